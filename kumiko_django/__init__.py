@@ -1,0 +1,100 @@
+"""Multi-tenant background jobs for Django, on BullMQ.
+
+Importing this module needs no ``django.setup()``: names that need the app registry or the broker
+are loaded when first asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from kumiko_django.exceptions import (
+    BrokerUnavailable,
+    DefinitionError,
+    KumikoError,
+    PayloadError,
+    PayloadTooLarge,
+    ScopeError,
+    SettingsError,
+    TenantRequired,
+    UnknownJobError,
+    Unrecoverable,
+)
+from kumiko_django.types.ids import SYSTEM
+
+if TYPE_CHECKING:
+    from kumiko_django.definitions.decorator import job
+    from kumiko_django.definitions.job import JobDefinition
+    from kumiko_django.definitions.options import Backoff
+    from kumiko_django.definitions.registry import registry
+    from kumiko_django.definitions.triggers import Manual
+    from kumiko_django.dispatching.dispatcher import (
+        adispatch,
+        adispatch_many,
+        dispatch,
+        dispatch_many,
+    )
+    from kumiko_django.dispatching.results import Dispatched
+    from kumiko_django.run.context import JobContext
+    from kumiko_django.tenancy.scope import current_tenant_id, system_scope, tenant_scope
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "job": "definitions.decorator",
+    "JobDefinition": "definitions.job",
+    "Backoff": "definitions.options",
+    "registry": "definitions.registry",
+    "Manual": "definitions.triggers",
+    "dispatch": "dispatching.dispatcher",
+    "adispatch": "dispatching.dispatcher",
+    "dispatch_many": "dispatching.dispatcher",
+    "adispatch_many": "dispatching.dispatcher",
+    "Dispatched": "dispatching.results",
+    "JobContext": "run.context",
+    "tenant_scope": "tenancy.scope",
+    "system_scope": "tenancy.scope",
+    "current_tenant_id": "tenancy.scope",
+}
+
+__all__ = [
+    "SYSTEM",
+    "Backoff",
+    "BrokerUnavailable",
+    "DefinitionError",
+    "Dispatched",
+    "JobContext",
+    "JobDefinition",
+    "KumikoError",
+    "Manual",
+    "PayloadError",
+    "PayloadTooLarge",
+    "ScopeError",
+    "SettingsError",
+    "TenantRequired",
+    "UnknownJobError",
+    "Unrecoverable",
+    "adispatch",
+    "adispatch_many",
+    "current_tenant_id",
+    "dispatch",
+    "dispatch_many",
+    "job",
+    "registry",
+    "system_scope",
+    "tenant_scope",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,22 @@
+"""The app: register checks, find jobs, and nothing else."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
+
+
+class KumikoConfig(AppConfig):
+    """``INSTALLED_APPS = [..., "kumiko_django"]``."""
+
+    name = "kumiko_django"
+    label = "kumiko"
+    verbose_name = _("Background jobs")
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Plug the dispatcher in, register the system checks and import every ``jobs.py``."""
+        from kumiko_django import checks, dispatching  # noqa: F401, PLC0415  (need loaded apps)
+        from kumiko_django.definitions.discovery import discover  # noqa: PLC0415
+
+        discover()

@@ -1,0 +1,170 @@
+"""What travels through Redis: one flat object, payload keys beside reserved ``_`` keys (design 5).
+
+Writing, metadata comes from us alone: a payload with a reserved key is refused (P67, P69). Reading,
+nothing is taken on trust, since other BullMQ clients may write to the same queues: what is malformed
+and harmless is dropped, and a malformed write origin refuses the run (B072-B078, B172).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kumiko_django.conf import get_settings
+from kumiko_django.exceptions import PayloadError, PayloadTooLarge
+from kumiko_django.types.ambient import TraceContext
+from kumiko_django.types.jsonable import JSON
+from kumiko_django.types.origin import WriteOrigin
+
+FORMAT_VERSION: Final = 1
+MAX_CORRELATION_LENGTH: Final = 128
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerEvent:
+    """The event that started a job, for the handler's own idempotency keys (B120)."""
+
+    id: str
+    headers: Mapping[str, str | int | float | bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """Everything about a job that is not its payload."""
+
+    tenant_id: str | None = None
+    triggered_by_id: str | None = None
+    trigger_name: str | None = None
+    trigger_event: TriggerEvent | None = None
+    trace: TraceContext | None = None
+    correlation_id: str | None = None
+    write_origin: WriteOrigin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A job's payload and metadata on their way to the queue."""
+
+    payload: Mapping[str, JSON]
+    meta: Metadata = field(default_factory=Metadata)
+
+    def to_data(self) -> dict[str, JSON]:
+        """The job data.
+
+        Raises:
+            PayloadError: The payload has a reserved key.
+            PayloadTooLarge: The encoded data is over ``MAX_PAYLOAD_BYTES``.
+        """
+        for key in self.payload:
+            if key.startswith("_"):
+                raise PayloadError(
+                    f"payload.{key}: keys that begin with '_' are reserved for metadata. "
+                    "Rename the key.",
+                    path=f"payload.{key}",
+                )
+        data: dict[str, JSON] = {**self.payload, **_wire(self.meta), "_v": FORMAT_VERSION}
+        _check_size(data)
+        return data
+
+
+def _wire(meta: Metadata) -> dict[str, JSON]:
+    """Absent, not null, where there is nothing to say (B236)."""
+    values: dict[str, Any] = {
+        "_tenantId": meta.tenant_id,
+        "_triggeredById": meta.triggered_by_id,
+        "_triggerName": meta.trigger_name,
+        "_correlationId": meta.correlation_id,
+    }
+    if meta.trigger_event is not None:
+        values["_triggerEvent"] = {
+            "id": meta.trigger_event.id, "headers": dict(meta.trigger_event.headers)
+        }
+    if meta.trace is not None:
+        values["_traceContext"] = {
+            "traceId": meta.trace.trace_id, "spanId": meta.trace.span_id
+        }
+    if meta.write_origin is not None:
+        values["_writeOrigin"] = meta.write_origin.to_wire()
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _check_size(data: Mapping[str, JSON]) -> None:
+    limit = get_settings().max_payload_bytes
+    size = len(json.dumps(data, separators=(",", ":"), allow_nan=False))
+    if size > limit:
+        raise PayloadTooLarge(
+            f"The job data is {size:,} bytes; KUMIKO[\"MAX_PAYLOAD_BYTES\"] allows {limit:,}. "
+            "Store the bulk in a file or table and send its key."
+        )
+
+
+def read_payload(data: object) -> dict[str, JSON]:
+    """The payload in job data: everything without a leading underscore (B072).
+
+    Raises:
+        PayloadError: The data is no object.
+    """
+    return {key: value for key, value in _object(data).items() if not key.startswith("_")}
+
+
+def read_metadata(data: object) -> Metadata:
+    """The metadata in job data, each part checked for itself.
+
+    Raises:
+        MalformedOrigin: There is a write origin and it cannot be read (B133).
+        PayloadError: The data is no object.
+    """
+    raw = _object(data)
+    origin = raw.get("_writeOrigin")
+    return Metadata(
+        tenant_id=_text(raw.get("_tenantId")),
+        triggered_by_id=_text(raw.get("_triggeredById")),
+        trigger_name=_text(raw.get("_triggerName")),
+        trigger_event=_trigger_event(raw.get("_triggerEvent")),
+        trace=_trace(raw.get("_traceContext")),
+        correlation_id=clean_correlation_id(raw.get("_correlationId")),
+        write_origin=None if origin is None else WriteOrigin.from_wire(origin),
+    )
+
+
+def clean_correlation_id(value: object) -> str | None:
+    """A correlation id that may appear in logs, or None (P92: no log injection)."""
+    if not isinstance(value, str) or not value or len(value) > MAX_CORRELATION_LENGTH:
+        return None
+    return value if value.isprintable() else None
+
+
+def _object(data: object) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise PayloadError(f"The job data is {type(data).__name__}, not an object.")
+    return data
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, bool) or value is None:
+        return None
+    return str(value) if isinstance(value, str | int) and str(value) else None
+
+
+def _trigger_event(value: object) -> TriggerEvent | None:
+    """Lenient: a malformed event is as good as none (B073, B120)."""
+    if not isinstance(value, dict):
+        return None
+    event_id, headers = value.get("id"), value.get("headers")
+    if not isinstance(event_id, str) or not isinstance(headers, dict):
+        return None
+    if not all(isinstance(header, str | int | float | bool) for header in headers.values()):
+        return None
+    return TriggerEvent(event_id, headers)
+
+
+def _trace(value: object) -> TraceContext | None:
+    """Both ids or nothing; anything else in it is dropped (B074)."""
+    if not isinstance(value, dict):
+        return None
+    trace_id, span_id = value.get("traceId"), value.get("spanId")
+    if isinstance(trace_id, str) and isinstance(span_id, str) and trace_id and span_id:
+        return TraceContext(trace_id[:64], span_id[:64])
+    return None

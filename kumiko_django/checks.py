@@ -1,0 +1,96 @@
+"""System checks: what ``manage.py check`` can tell without asking any server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.conf import settings as django_settings
+from django.core.checks import CheckMessage, Error, Warning, register
+from django.db import router
+
+from kumiko_django.broker.address import address_of
+from kumiko_django.conf import Settings, get_settings
+from kumiko_django.exceptions import SettingsError
+
+TAG = "kumiko"
+
+
+@register(TAG)
+def check_settings(app_configs: Sequence[Any] | None = None, **_: Any) -> list[CheckMessage]:
+    """``KUMIKO`` is sound and names a Redis."""
+    try:
+        settings = get_settings()
+    except SettingsError as error:
+        return [
+            Error(str(error), hint="Correct KUMIKO in the settings module.", id="kumiko.E001")
+        ]
+    return [*_check_redis(settings), *_check_tenants(settings), *_check_ages(settings)]
+
+
+def _check_redis(settings: Settings) -> list[CheckMessage]:
+    try:
+        address_of(settings)
+    except SettingsError as error:
+        return [
+            Error(
+                str(error),
+                hint='E.g. KUMIKO = {"REDIS_URL": env("REDIS_URL")}.',
+                id="kumiko.E002",
+            )
+        ]
+    return []
+
+
+def _check_tenants(settings: Settings) -> list[CheckMessage]:
+    if not settings.tenancy_enabled:
+        return []
+    try:
+        settings.tenants_callable()
+    except SettingsError as error:
+        return [
+            Error(
+                str(error),
+                hint="Give a callable without arguments, or its dotted path.",
+                id="kumiko.E003",
+            )
+        ]
+    return []
+
+
+def _check_ages(settings: Settings) -> list[CheckMessage]:
+    if settings.failed_age >= settings.completed_age:
+        return []
+    return [
+        Warning(
+            "Failed jobs leave the queue before completed ones do.",
+            hint='Set KUMIKO["FAILED_AGE"] to at least KUMIKO["COMPLETED_AGE"].',
+            id="kumiko.W001",
+        )
+    ]
+
+
+@register(TAG)
+def check_sqlite(app_configs: Sequence[Any] | None = None, **_: Any) -> list[CheckMessage]:
+    """A SQLite that several processes write to begins its transactions as writers."""
+    from kumiko_django.history.models import JobRun  # noqa: PLC0415  (models need loaded apps)
+
+    alias = router.db_for_write(JobRun)
+    database = django_settings.DATABASES.get(alias, {})
+    if not str(database.get("ENGINE", "")).endswith("sqlite3"):
+        return []
+    if str(database.get("NAME", "")).startswith((":memory:", "file:")):
+        return []
+    if (database.get("OPTIONS") or {}).get("transaction_mode") == "IMMEDIATE":
+        return []
+    return [
+        Warning(
+            f"The SQLite database {alias!r} does not begin transactions as a writer, so web "
+            "processes and workers can get 'database is locked' at once.",
+            hint=(
+                'Add to its OPTIONS: "transaction_mode": "IMMEDIATE", "timeout": 20, '
+                '"init_command": "PRAGMA journal_mode=WAL".'
+            ),
+            id="kumiko.W002",
+        )
+    ]

@@ -1,0 +1,232 @@
+"""The ``KUMIKO`` setting as one frozen, typed object.
+
+It is read when first asked for and again after ``setting_changed``, so ``override_settings`` works.
+What only other settings can decide (is the cache alias there, can ``TENANTS`` be imported) is told
+by the system checks; what is wrong in itself is refused here.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from django.conf import settings as django_settings
+from django.core.signals import setting_changed
+from django.utils.module_loading import import_string
+
+from kumiko_django.exceptions import SettingsError
+
+TenantsCallable: TypeAlias = Callable[[], Iterable[Any]]
+
+_DAY = 24 * 60 * 60
+_PREFIX = re.compile(r"^[A-Za-z0-9_.{}-]+$")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings with their defaults; each field is the upper-case key in ``KUMIKO``.
+
+    Attributes:
+        redis_url: ``REDIS_URL``: ``redis://``, ``rediss://``, ``valkey://``, ``valkeys://`` or
+            ``unix://``; give this or ``CACHE_ALIAS``.
+        cache_alias: ``CACHE_ALIAS``: name of a Redis cache in ``CACHES`` whose location and
+            options are used.
+        queue_prefix: ``QUEUE_PREFIX``: queues are called ``<prefix>-<lane>`` (B031); separates
+            deployments that share one Redis (B032).
+        key_prefix: ``KEY_PREFIX``: what BullMQ puts before every key.
+        completed_age: ``COMPLETED_AGE``: seconds that completed jobs stay in the queue (B090).
+        failed_age: ``FAILED_AGE``: seconds that failed jobs stay in the queue (B090).
+        lock_seconds: ``LOCK_SECONDS``: length of queue locks; a dead worker's jobs are picked up
+            by others after one to two of these.
+        grace: ``GRACE``: seconds that a stopping worker lets running jobs finish.
+        concurrency: ``CONCURRENCY``: jobs that one worker process runs at a time (P35).
+        max_payload_bytes: ``MAX_PAYLOAD_BYTES``: largest encoded job data.
+        tenants: ``TENANTS``: callable (or dotted path to one) that gives the active tenant ids;
+            turns tenancy on.
+    """
+
+    redis_url: str | None = None
+    cache_alias: str | None = None
+    queue_prefix: str = "kumiko-jobs"
+    key_prefix: str = "bull"
+    completed_age: int = _DAY
+    failed_age: int = 7 * _DAY
+    lock_seconds: float = 30.0
+    grace: float = 25.0
+    concurrency: int = 5
+    max_payload_bytes: int = 512 * 1024
+    tenants: TenantsCallable | str | None = None
+
+    @property
+    def tenancy_enabled(self) -> bool:
+        """Whether work belongs to tenants; without it everything belongs to ``SYSTEM``."""
+        return self.tenants is not None
+
+    def active_tenants(self) -> list[str]:
+        """The active tenant ids as text, in the order in which ``TENANTS`` gives them.
+
+        Raises:
+            SettingsError: ``TENANTS`` cannot be imported or is not callable.
+        """
+        if self.tenants is None:
+            return []
+        return [str(tenant) for tenant in self.tenants_callable()()]
+
+    def tenants_callable(self) -> TenantsCallable:
+        """``TENANTS`` as a callable, imported where it is a dotted path.
+
+        Raises:
+            SettingsError: It cannot be imported or is not callable.
+        """
+        value: Any = self.tenants
+        if isinstance(value, str):
+            try:
+                value = import_string(value)
+            except ImportError as error:
+                raise SettingsError(
+                    f'KUMIKO["TENANTS"] = {self.tenants!r} cannot be imported: {error}.'
+                ) from error
+        if not callable(value):
+            raise SettingsError(
+                f'KUMIKO["TENANTS"] must be a callable without arguments that gives the active '
+                f"tenant ids, or the dotted path to one; {value!r} is neither."
+            )
+        callable_value: TenantsCallable = value
+        return callable_value
+
+
+def get_settings() -> Settings:
+    """The current settings.
+
+    Raises:
+        SettingsError: ``KUMIKO`` has an unknown key or a bad value.
+    """
+    return _build()
+
+
+@lru_cache(maxsize=1)
+def _build() -> Settings:
+    return build(getattr(django_settings, "KUMIKO", {}))
+
+
+def build(raw: object) -> Settings:
+    """Turn a ``KUMIKO`` mapping into :class:`Settings`.
+
+    Raises:
+        SettingsError: It is no mapping, has an unknown key, or a bad value.
+    """
+    if not isinstance(raw, Mapping):
+        raise SettingsError(f"KUMIKO must be a dict, not {type(raw).__name__}.")
+    known = {field.name.upper(): field.name for field in fields(Settings)}
+    values: dict[str, Any] = {}
+    for key, value in raw.items():
+        if key not in known:
+            raise SettingsError(_unknown_key(key, list(known)))
+        if value is not None:
+            values[known[key]] = _VALIDATORS[key](key, value)
+    if "redis_url" in values and "cache_alias" in values:
+        raise SettingsError('Give KUMIKO["REDIS_URL"] or KUMIKO["CACHE_ALIAS"], not both.')
+    return Settings(**values)
+
+
+def _unknown_key(key: object, known: list[str]) -> str:
+    near = difflib.get_close_matches(str(key).upper(), known, n=1, cutoff=0.5)
+    hint = f" Did you mean {near[0]!r}?" if near else f" Known keys: {', '.join(sorted(known))}."
+    return f"KUMIKO has the unknown key {key!r}.{hint}"
+
+
+def _text(key: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise SettingsError(f"KUMIKO[{key!r}] must be a non-empty text, not {value!r}.")
+    return value
+
+
+def _redis_url(key: str, value: object) -> str:
+    text = _text(key, value)
+    schemes = ("redis://", "rediss://", "valkey://", "valkeys://", "unix://")
+    if not text.startswith(schemes):
+        scheme = text.split("://", 1)[0] if "://" in text else "nothing"
+        raise SettingsError(
+            f"KUMIKO[{key!r}] must begin with one of {', '.join(schemes)} (found {scheme!r})."
+        )
+    return text
+
+
+def _prefix(key: str, value: object) -> str:
+    # BullMQ for Node refuses queue names with a colon, and keys are split at colons.
+    text = _text(key, value)
+    if not _PREFIX.match(text):
+        raise SettingsError(
+            f"KUMIKO[{key!r}] = {value!r} may have letters, digits, '.', '_', '-' and braces only."
+        )
+    return text
+
+
+def _age(key: str, value: object) -> int:
+    seconds = value.total_seconds() if isinstance(value, dt.timedelta) else value
+    if isinstance(seconds, float) and seconds.is_integer():
+        seconds = int(seconds)
+    if isinstance(seconds, bool) or not isinstance(seconds, int) or seconds <= 0:
+        raise SettingsError(
+            f"KUMIKO[{key!r}] must be a whole number of seconds above 0, or a timedelta, "
+            f"not {value!r}."
+        )
+    return seconds
+
+
+def _seconds(minimum: float) -> Callable[[str, object], float]:
+    def validate(key: str, value: object) -> float:
+        seconds = value.total_seconds() if isinstance(value, dt.timedelta) else value
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds < minimum:
+            raise SettingsError(
+                f"KUMIKO[{key!r}] must be seconds (a number or a timedelta) of at least "
+                f"{minimum:g}, not {value!r}."
+            )
+        return float(seconds)
+
+    return validate
+
+
+def _positive_int(key: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise SettingsError(
+            f"KUMIKO[{key!r}] must be a whole number of at least 1, not {value!r}."
+        )
+    return value
+
+
+def _tenants(key: str, value: object) -> Any:
+    if not callable(value) and not isinstance(value, str):
+        raise SettingsError(
+            f"KUMIKO[{key!r}] must be a callable that gives the active tenant ids, or the dotted "
+            f"path to one, not {value!r}."
+        )
+    return value
+
+
+_VALIDATORS: dict[str, Callable[[str, object], Any]] = {
+    "REDIS_URL": _redis_url,
+    "CACHE_ALIAS": _text,
+    "QUEUE_PREFIX": _prefix,
+    "KEY_PREFIX": _prefix,
+    "COMPLETED_AGE": _age,
+    "FAILED_AGE": _age,
+    "LOCK_SECONDS": _seconds(1.0),
+    "GRACE": _seconds(0.0),
+    "CONCURRENCY": _positive_int,
+    "MAX_PAYLOAD_BYTES": _positive_int,
+    "TENANTS": _tenants,
+}
+
+
+def _forget(*, setting: str, **_: object) -> None:
+    if setting == "KUMIKO":
+        _build.cache_clear()
+
+
+setting_changed.connect(_forget, dispatch_uid="kumiko_django.conf.forget")

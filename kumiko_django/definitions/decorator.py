@@ -1,0 +1,141 @@
+"""``@job``: turn a function into a registered job and leave it callable as it was."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+
+from kumiko_django.definitions.job import JobDefinition, TenantRule
+from kumiko_django.definitions.options import Backoff, Lane, Priority
+from kumiko_django.definitions.registry import registry
+from kumiko_django.definitions.triggers import Manual, Trigger
+from kumiko_django.exceptions import DefinitionError, KumikoError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Job(Protocol[P, R_co]):
+    """A job function: what it was before, and four ways to dispatch it."""
+
+    definition: JobDefinition
+    dispatch: Callable[..., Any]
+    adispatch: Callable[..., Any]
+    dispatch_many: Callable[..., Any]
+    adispatch_many: Callable[..., Any]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Call the plain function: no queue, no history."""
+        ...
+
+
+class Dispatcher(Protocol):
+    """What a job's own dispatch methods call; the dispatch room plugs itself in here."""
+
+    def dispatch(self, job: Any, *args: Any, **kwargs: Any) -> Any:
+        """See ``kumiko_django.dispatch``."""
+
+    async def adispatch(self, job: Any, *args: Any, **kwargs: Any) -> Any:
+        """See ``kumiko_django.adispatch``."""
+
+    def dispatch_many(self, job: Any, *args: Any, **kwargs: Any) -> Any:
+        """See ``kumiko_django.dispatch_many``."""
+
+    async def adispatch_many(self, job: Any, *args: Any, **kwargs: Any) -> Any:
+        """See ``kumiko_django.adispatch_many``."""
+
+
+class _Port:
+    """Where the dispatch room, which is above this one, plugs itself in."""
+
+    dispatcher: Dispatcher | None = None
+
+    def get(self) -> Dispatcher:
+        if self.dispatcher is None:
+            raise KumikoError(
+                "Jobs cannot be dispatched before Django is set up. Is 'kumiko_django' in "
+                "INSTALLED_APPS, and has django.setup() run?"
+            )
+        return self.dispatcher
+
+
+dispatcher_port = _Port()
+
+
+class _Method(Generic[R]):
+    """One of the dispatch methods of a job function."""
+
+    def __init__(self, name: str, definition: JobDefinition) -> None:
+        self._name = name
+        self._definition = definition
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return getattr(dispatcher_port.get(), self._name)(self._definition, *args, **kwargs)
+
+
+_METHODS = ("dispatch", "adispatch", "dispatch_many", "adispatch_many")
+
+
+@overload
+def job(function: Callable[P, R], /) -> Job[P, R]: ...
+@overload
+def job(
+    *,
+    name: str = ...,
+    app_label: str | None = ...,
+    trigger: Trigger = ...,
+    lane: Lane = ...,
+    tenant: TenantRule = ...,
+    retries: int | None = ...,
+    backoff: Backoff | None = ...,
+    priority: Priority = ...,
+    schema: Any = ...,
+    aliases: Iterable[str] = ...,
+    description: str = ...,
+) -> Callable[[Callable[P, R]], Job[P, R]]: ...
+def job(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Register a function as a job.
+
+    Use it plain (``@job``) or with the options of
+    :class:`~kumiko_django.definitions.job.JobDefinition`. The function stays callable as it was and
+    gains ``dispatch``, ``adispatch``, ``dispatch_many``, ``adispatch_many`` and ``definition``.
+
+    Raises:
+        DefinitionError: An option is unknown or wrong, or the name is taken.
+    """
+    _refuse_unknown(options)
+
+    def decorate(target: Callable[..., Any]) -> Any:
+        if not inspect.isroutine(target):
+            raise DefinitionError(
+                f"@job is for functions; {target!r} is a {type(target).__name__}. Register other "
+                "callables with registry.register(JobDefinition(handler=..., name=...))."
+            )
+        definition = registry.register(JobDefinition(handler=target, **options))
+        decorated = cast("Any", target)
+        decorated.definition = definition
+        for method in _METHODS:
+            setattr(decorated, method, _Method(method, definition))
+        return decorated
+
+    return decorate if function is None else decorate(function)
+
+
+def _refuse_unknown(options: dict[str, Any]) -> None:
+    known = [
+        parameter.name
+        for parameter in inspect.signature(JobDefinition).parameters.values()
+        if parameter.name != "handler"
+    ]
+    unknown: Sequence[str] = [option for option in options if option not in known]
+    if not unknown:
+        return
+    near = difflib.get_close_matches(unknown[0], known, n=1)
+    hint = f"Did you mean {near[0]!r}?" if near else f"Known options: {', '.join(known)}."
+    raise DefinitionError(f"@job has no option {unknown[0]!r}. {hint}")
+
+
+__all__ = ["Dispatcher", "Job", "Manual", "dispatcher_port", "job"]

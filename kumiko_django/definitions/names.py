@@ -1,0 +1,68 @@
+"""Names of jobs: ``<app-label>:job:<name>`` in kebab-case (B015, surroundings 3)."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from kumiko_django.exceptions import DefinitionError
+
+_SEGMENT: Final = re.compile(r"^[a-z][a-z0-9]*(?:-[a-z0-9]+)*$")
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+MAX_NAME_LENGTH: Final = 200
+"""Longest qualified name in characters; the history's column is this wide."""
+
+
+def kebab(text: str) -> str:
+    """``text`` in kebab-case: ``SendReminders`` and ``send_reminders`` give ``send-reminders``."""
+    return re.sub(r"[-_.]+", "-", _CAMEL.sub("-", text)).strip("-").lower()
+
+
+def check_short_name(name: object, where: str) -> str:
+    """``name`` if it is a job name without its app.
+
+    Dots are refused, not converted: two names that differ only there would share one scheduler
+    and one boot id (P40).
+
+    Raises:
+        DefinitionError: It is not kebab-case, or already qualified.
+    """
+    if not isinstance(name, str) or not name:
+        raise DefinitionError(f"{where}: name must be a text such as 'send-reminders'.")
+    if ":" in name:
+        raise DefinitionError(
+            f"{where}: name={name!r} is already qualified. Give the last part only "
+            f"({name.rsplit(':', 1)[-1]!r}); the app's label is put before it."
+        )
+    if not _SEGMENT.match(name):
+        raise DefinitionError(
+            f"{where}: name={name!r} must be kebab-case: lower-case letters, digits and single "
+            f"dashes, beginning with a letter. Try {kebab(name)!r}."
+        )
+    return name
+
+
+def qualify(app_label: str, name: str, where: str) -> str:
+    """The qualified name of job ``name`` in the app ``app_label``.
+
+    Raises:
+        DefinitionError: The app's label has no kebab-case form, or the result is too long.
+    """
+    segment = kebab(app_label)
+    if not _SEGMENT.match(segment):
+        raise DefinitionError(
+            f"{where}: the app label {app_label!r} has no kebab-case form; give the AppConfig a "
+            "label of lower-case letters, digits and underscores."
+        )
+    qualified = f"{segment}:job:{name}"
+    if len(qualified) > MAX_NAME_LENGTH:
+        raise DefinitionError(
+            f"{where}: {qualified!r} is longer than {MAX_NAME_LENGTH} characters; shorten name=."
+        )
+    return qualified
+
+
+def is_qualified(name: str) -> bool:
+    """Whether ``name`` has the form ``<app-label>:job:<name>``."""
+    parts = name.split(":")
+    return len(parts) == 3 and parts[1] == "job" and all(map(_SEGMENT.match, (parts[0], parts[2])))

@@ -1,0 +1,58 @@
+"""Every error that kumiko_django raises on purpose, below one root.
+
+Messages name what is wrong, where, and what to type instead. Errors that only steer the flow of a
+run live in the room that uses them.
+"""
+
+from __future__ import annotations
+
+
+class KumikoError(Exception):
+    """Root of all errors of this package; catch it to catch them all. Never raised itself."""
+
+
+class DefinitionError(KumikoError):
+    """A job definition is wrong: a bad option, name or combination, or a name taken twice."""
+
+
+class SettingsError(KumikoError):
+    """The ``KUMIKO`` setting is wrong: an unknown key, a bad value, or something missing."""
+
+
+class UnknownJobError(KumikoError, LookupError):
+    """No registered job has this name or alias."""
+
+
+class PayloadError(KumikoError, ValueError):
+    """A payload cannot travel: not JSON, a reserved key, or refused by the job's schema.
+
+    Attributes:
+        path: Where in the payload the trouble sits, e.g. ``payload.items[3].price``.
+    """
+
+    def __init__(self, message: str, *, path: str = "payload") -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class PayloadTooLarge(PayloadError):
+    """The encoded job data is larger than ``KUMIKO["MAX_PAYLOAD_BYTES"]``."""
+
+
+class TenantRequired(KumikoError):
+    """The job needs a tenant and neither the caller nor the ambient scope names one (P68)."""
+
+
+class ScopeError(KumikoError):
+    """A scope is used wrongly: a bad tenant id, or work for another tenant than the ambient one."""
+
+
+class BrokerUnavailable(KumikoError):
+    """Redis did not take the work in time: refused, silent, unknown host or wrong credentials.
+
+    The message names the setting that the address comes from. Passwords never appear in it.
+    """
+
+
+class Unrecoverable(KumikoError):
+    """Raised by a handler to fail its job for good, whatever retries remain (B086)."""

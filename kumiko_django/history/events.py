@@ -1,0 +1,72 @@
+"""What the recorder is told: frozen facts about a run, complete in themselves."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+from kumiko_django.types.jsonable import JSON
+
+EndStatus = Literal["completed", "failed", "interrupted"]
+Level = Literal["info", "warn", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """A run began."""
+
+    run_id: UUID
+    job_name: str
+    lane: str
+    queue_job_id: str
+    queue_created_at: dt.datetime
+    attempt: int
+    max_attempts: int
+    start: int
+    tenant_id: str
+    payload: JSON
+    started_at: dt.datetime
+    enqueued_at: dt.datetime
+    wait_ms: int | None
+    worker: str
+    triggered_by_id: str | None = None
+    trigger: str = ""
+    correlation_id: str = ""
+    trace_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of a run's log."""
+
+    number: int
+    level: Level
+    message: str
+    data: dict[str, JSON]
+    created_at: dt.datetime
+
+    @property
+    def text(self) -> str:
+        """The message and, if there is any, its data as JSON (B177)."""
+        return f"{self.message} {json.dumps(self.data)}" if self.data else self.message
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """A run came to its end."""
+
+    run_id: UUID
+    status: EndStatus
+    final: bool
+    finished_at: dt.datetime
+    duration_ms: int
+    reason: str = ""
+    result: JSON = None
+    error: str = ""
+    fingerprint: str = ""
+    traceback: str = ""
+    progress: JSON = None
+    object_ref: str = ""

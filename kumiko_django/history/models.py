@@ -1,0 +1,151 @@
+"""The tables of the run history. Keys of the host's tenants and users are text, never foreign keys,
+since a router may keep them in another database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from kumiko_django.types.ids import uuid7
+
+
+class RunStatus(models.TextChoices):
+    """What a run is doing, or came to."""
+
+    RUNNING = "running", _("running")
+    DEFERRED = "deferred", _("deferred")
+    COMPLETED = "completed", _("completed")
+    FAILED = "failed", _("failed")
+    INTERRUPTED = "interrupted", _("interrupted")
+    LOST = "lost", _("lost")
+    CANCELLED = "cancelled", _("cancelled")
+    SKIPPED = "skipped", _("skipped")
+    QUARANTINED = "quarantined", _("quarantined")
+
+
+class JobRunQuerySet(models.QuerySet["JobRun"]):
+    """The vocabulary of the history."""
+
+    def running(self) -> JobRunQuerySet:
+        """Runs that have not ended."""
+        return self.filter(status=RunStatus.RUNNING)
+
+    def failed(self) -> JobRunQuerySet:
+        """Attempts that failed, final or not."""
+        return self.filter(status=RunStatus.FAILED)
+
+    def of_job(self, lane: str, job_id: str) -> JobRunQuerySet:
+        """All runs of one job of the queue, oldest first."""
+        return self.filter(lane=lane, queue_job_id=job_id).order_by("id")
+
+    def for_list(self) -> JobRunQuerySet:
+        """Without the columns that can be large (user-needs 49)."""
+        return self.defer("payload", "result", "traceback", "progress")
+
+
+class JobRun(models.Model):
+    """One execution of a job. A retry is another run, and so is a redelivery."""
+
+    id = models.UUIDField(_("run"), primary_key=True, default=uuid7, editable=False)
+    job_name = models.CharField(_("job"), max_length=200)
+    lane = models.CharField(_("lane"), max_length=16)
+    queue_job_id = models.CharField(_("queue job"), max_length=255)
+    queue_created_at = models.DateTimeField(_("created in the queue"))
+    attempt = models.PositiveIntegerField(_("attempt"))
+    max_attempts = models.PositiveIntegerField(_("attempts at most"))
+    start = models.PositiveIntegerField(
+        _("start"), help_text=_("How often the queue has started the job, redeliveries included.")
+    )
+    tenant_id = models.CharField(_("tenant"), max_length=128)
+    status = models.CharField(_("status"), max_length=16, choices=RunStatus.choices)
+    final = models.BooleanField(
+        _("final"), default=False, help_text=_("No other attempt follows this run.")
+    )
+    reason = models.CharField(_("reason"), max_length=255, blank=True, default="")
+    payload = models.JSONField(_("payload"), null=True, blank=True)
+    result = models.JSONField(_("result"), null=True, blank=True)
+    error = models.TextField(_("error"), blank=True, default="")
+    fingerprint = models.CharField(
+        _("error group"), max_length=40, blank=True, default="",
+        help_text=_("Same job, same kind of error, same place."),
+    )
+    traceback = models.TextField(_("traceback"), blank=True, default="")
+    progress = models.JSONField(_("progress"), null=True, blank=True)
+    triggered_by_id = models.CharField(_("triggered by"), max_length=255, null=True, blank=True)  # noqa: DJ001  (unknown is not empty)
+    trigger = models.CharField(_("trigger"), max_length=255, blank=True, default="")
+    object_ref = models.CharField(_("object"), max_length=255, blank=True, default="")
+    correlation_id = models.CharField(_("correlation"), max_length=128, blank=True, default="")
+    trace_id = models.CharField(_("trace"), max_length=64, blank=True, default="")
+    retried_from = models.UUIDField(_("retried from"), null=True, blank=True)
+    parent = models.UUIDField(_("parent run"), null=True, blank=True)
+    enqueued_at = models.DateTimeField(_("enqueued"))
+    started_at = models.DateTimeField(_("started"))
+    finished_at = models.DateTimeField(_("finished"), null=True, blank=True)
+    wait_ms = models.BigIntegerField(_("wait (ms)"), null=True, blank=True)
+    duration_ms = models.BigIntegerField(_("duration (ms)"), null=True, blank=True)
+    worker = models.CharField(_("worker"), max_length=128, blank=True, default="")
+    release = models.CharField(_("release"), max_length=64, blank=True, default="")
+
+    objects = JobRunQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = _("job run")
+        verbose_name_plural = _("job runs")
+        # The primary key is a UUID of version 7: its order is that of time, and it has an index.
+        ordering = ("-id",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=("lane", "queue_job_id", "queue_created_at", "attempt", "start"),
+                name="kumiko_jobrun_one_row_a_run",
+            ),
+        )
+        indexes = (
+            # Each filter of the admin's list, together with the order of the list.
+            models.Index(fields=("status", "-id"), name="kumiko_jobrun_status"),
+            models.Index(fields=("job_name", "-id"), name="kumiko_jobrun_job"),
+            models.Index(fields=("tenant_id", "-id"), name="kumiko_jobrun_tenant"),
+            models.Index(fields=("lane", "-id"), name="kumiko_jobrun_lane"),
+            models.Index(fields=("queue_job_id",), name="kumiko_jobrun_queue_job"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.job_name} ({self.status}, attempt {self.attempt})"
+
+    @property
+    def short_error(self) -> str:
+        """First line of the error, at most 120 characters."""
+        line = self.error.strip().split("\n", 1)[0]
+        return line if len(line) <= 120 else line[:119] + "…"
+
+
+class LogLevel(models.TextChoices):
+    """Levels of a run's own log; debug lines are not kept (B176)."""
+
+    INFO = "info", _("info")
+    WARN = "warn", _("warning")
+    ERROR = "error", _("error")
+
+
+class JobRunLog(models.Model):
+    """One line that a handler logged. Deleted with its run (P80)."""
+
+    run = models.ForeignKey(JobRun, verbose_name=_("run"), on_delete=models.CASCADE,
+                            related_name="logs", db_index=False)  # the constraint has an index
+    number = models.PositiveIntegerField(_("number"))
+    level = models.CharField(_("level"), max_length=8, choices=LogLevel.choices)
+    message = models.TextField(_("message"))
+    data: Any = models.JSONField(_("data"), null=True, blank=True)
+    created_at = models.DateTimeField(_("time"))
+
+    class Meta:
+        verbose_name = _("log line")
+        verbose_name_plural = _("log lines")
+        ordering = ("run", "number")
+        constraints = (
+            models.UniqueConstraint(fields=("run", "number"), name="kumiko_jobrunlog_number"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.number} {self.level}: {self.message[:80]}"

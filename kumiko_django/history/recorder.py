@@ -1,0 +1,187 @@
+"""The recorder: one thread per process that writes what runs tell it, many events in one commit.
+
+Runs hand over events and go on; only the end of a run is waited for, so that a job is reported
+done to the queue after its record is safe. A start is written with the next commit, at the latest
+100 ms after it, unless the run has ended by then: then its whole row is one insert.
+
+While the database is away the events stay here, at most a few per running job, and are written
+when it is back; nothing fails because of it (P26).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from django.db import InterfaceError, OperationalError, connections, router
+
+from kumiko_django.history.events import LogLine, RunEnded, RunStarted
+from kumiko_django.history.models import JobRun
+from kumiko_django.history.writer import write
+from kumiko_django.types.jsonable import JSON
+
+logger = logging.getLogger("kumiko_django.history")
+
+START_DELAY = 0.1
+"""Seconds that a start may wait for company or for its end."""
+LOG_DELAY = 0.5
+"""Seconds that log lines and progress may wait."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+
+
+@dataclass
+class Batch:
+    """Events that have not been written."""
+
+    starts: dict[UUID, RunStarted] = field(default_factory=dict)
+    ends: dict[UUID, tuple[RunEnded, Future[bool]]] = field(default_factory=dict)
+    logs: list[tuple[UUID, LogLine]] = field(default_factory=list)
+    progress: dict[UUID, JSON] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.starts or self.ends or self.logs or self.progress)
+
+
+class Recorder:
+    """Takes events from any thread; writes them from its own."""
+
+    def __init__(self) -> None:
+        self._batch = Batch()
+        self._changed = threading.Condition()
+        self._due: float | None = None
+        self._closing = False
+        self._give_up_at: float | None = None
+        self._database_is_away = False
+        self._thread = threading.Thread(target=self._work, name="kumiko-recorder", daemon=True)
+
+    def open(self) -> None:
+        """Start the writing thread."""
+        self._thread.start()
+
+    def run_started(self, event: RunStarted) -> None:
+        """Note the start of a run; it is on record within :data:`START_DELAY` if the run lives."""
+        with self._changed:
+            self._batch.starts[event.run_id] = event
+            self._schedule(START_DELAY)
+
+    def log_lines(self, run_id: UUID, lines: Iterable[LogLine]) -> None:
+        """Note lines of a run's log."""
+        with self._changed:
+            self._batch.logs.extend((run_id, line) for line in lines)
+            self._schedule(LOG_DELAY)
+
+    def run_progress(self, run_id: UUID, progress: JSON) -> None:
+        """Note how far a run has come; only the latest counts."""
+        with self._changed:
+            self._batch.progress[run_id] = progress
+            self._schedule(LOG_DELAY)
+
+    def run_ended(self, event: RunEnded) -> Future[bool]:
+        """Note the end of a run.
+
+        Returns:
+            A future that is done when the record is safe: True if this end stands in it, False if
+            the run had been closed by another (it was taken for lost).
+        """
+        future: Future[bool] = Future()
+        with self._changed:
+            self._batch.progress.pop(event.run_id, None)
+            self._batch.ends[event.run_id] = (event, future)
+            self._schedule(0)
+        return future
+
+    def close(self, timeout: float) -> bool:
+        """Write what is left and end the thread.
+
+        Args:
+            timeout: Seconds to keep trying while the database is away.
+
+        Returns:
+            Whether everything has been written.
+        """
+        with self._changed:
+            self._closing = True
+            self._give_up_at = time.monotonic() + timeout
+            self._changed.notify()
+        self._thread.join(timeout + 1.0)
+        return not self._thread.is_alive() and not self._batch
+
+    def _schedule(self, delay: float) -> None:
+        due = time.monotonic() + delay
+        if self._due is None or due < self._due:
+            self._due = due
+            self._changed.notify()
+
+    def _work(self) -> None:
+        try:
+            while (batch := self._next_batch()) is not None:
+                self._write_until_safe(batch)
+        finally:
+            connections.close_all()
+
+    def _next_batch(self) -> Batch | None:
+        """Wait until something is due, and take all there is; None when closed and empty."""
+        with self._changed:
+            while True:
+                if self._closing:
+                    break
+                if self._due is not None and self._due <= time.monotonic():
+                    break
+                self._changed.wait(None if self._due is None else self._due - time.monotonic())
+            if self._closing and not self._batch:
+                return None
+            batch, self._batch, self._due = self._batch, Batch(), None
+            return batch
+
+    def _write_until_safe(self, batch: Batch) -> None:
+        pause = _FIRST_PAUSE
+        alias = router.db_for_write(JobRun)
+        while True:
+            try:
+                ended = write(alias, batch.starts, batch.ends, batch.logs, batch.progress)
+            except (OperationalError, InterfaceError) as error:
+                self._tell_away(error)
+                connections[alias].close()
+                if self._gave_up():
+                    _refuse(batch, error)
+                    return
+                with self._changed:
+                    self._changed.wait(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            except Exception as error:
+                # A fault of ours must not hold the run: its outcome stands without the record.
+                logger.exception("The history of %d runs could not be written", len(batch.ends))
+                connections[alias].close()
+                _refuse(batch, error)
+                return
+            else:
+                self._tell_back()
+                for run_id, (_, future) in batch.ends.items():
+                    future.set_result(ended.get(run_id, False))
+                return
+
+    def _gave_up(self) -> bool:
+        return self._give_up_at is not None and time.monotonic() >= self._give_up_at
+
+    def _tell_away(self, error: Exception) -> None:
+        if not self._database_is_away:
+            self._database_is_away = True
+            logger.warning(
+                "The history cannot be written now (%s); runs wait with their records",
+                str(error).strip().split("\n", 1)[0],
+            )
+
+    def _tell_back(self) -> None:
+        if self._database_is_away:
+            self._database_is_away = False
+            logger.info("The history is written again")
+
+
+def _refuse(batch: Batch, error: Exception) -> None:
+    for _, future in batch.ends.values():
+        future.set_exception(error)

@@ -1,0 +1,156 @@
+"""``manage.py runjobs``: host the BullMQ worker of a lane."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from kumiko_django.conf import get_settings
+from kumiko_django.definitions.options import LANES, Lane
+from kumiko_django.exceptions import BrokerUnavailable, KumikoError
+from kumiko_django.worker import inspection
+from kumiko_django.worker.config import HostConfig
+from kumiko_django.worker.exit_codes import ExitCode
+from kumiko_django.worker.host import Host
+from kumiko_django.worker.inspection import Findings
+from kumiko_django.worker.shutdown import leave, on_stop
+
+logger = logging.getLogger("kumiko_django.worker")
+
+_LEVELS = {0: logging.WARNING, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBUG}
+
+
+class Command(BaseCommand):
+    """Parses, checks, runs; everything else is in the worker room."""
+
+    help = (
+        "Run the jobs of a lane. The first SIGTERM or SIGINT takes no more jobs, waits for those "
+        "that run and gives back the rest; a second one leaves at once."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Declare the options."""
+        parser.add_argument(
+            "--lane",
+            choices=[*LANES, "all"],
+            default="worker",
+            help="Lane whose jobs this process runs (default: %(default)s).",
+        )
+        parser.add_argument(
+            "--concurrency",
+            type=_at_least_one,
+            help='Jobs at a time, for each lane (default: KUMIKO["CONCURRENCY"], 5).',
+        )
+        parser.add_argument(
+            "--grace",
+            type=_seconds,
+            help=(
+                "Seconds that running jobs may go on after the first signal "
+                '(default: KUMIKO["GRACE"], 25).'
+            ),
+        )
+        parser.add_argument(
+            "--drain",
+            action="store_true",
+            help="End when nothing is left to do; jobs that are planned for later are left.",
+        )
+        parser.add_argument(
+            "--check",
+            action="store_true",
+            dest="check_only",
+            help="Only tell whether a worker could run here: settings, Redis, database, jobs.",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run the command."""
+        self._set_up_logging(int(options["verbosity"]))
+        try:
+            config = _config(options)
+            if options["check_only"]:
+                self._check(config)
+                return
+            self._require(inspection.check_database())
+            finished = asyncio.run(_host(config))
+        except BrokerUnavailable as error:
+            raise CommandError(str(error), returncode=ExitCode.BROKER_UNAVAILABLE) from error
+        except KumikoError as error:
+            raise CommandError(str(error), returncode=ExitCode.CONFIGURATION) from error
+        except RuntimeError as error:
+            logger.exception("The worker broke")
+            raise CommandError(str(error), returncode=ExitCode.FAULT) from error
+        logger.info("stopped")
+        if not finished:
+            # A handler's thread still runs. Its job is back in the queue: end the thread with the
+            # process, now, before another worker gets far with it.
+            leave(ExitCode.OK)
+
+    def _check(self, config: HostConfig) -> None:
+        findings = [
+            inspection.check_jobs(config),
+            inspection.check_database(),
+            asyncio.run(inspection.check_broker(config)),
+        ]
+        for finding in findings:
+            for fact in finding.facts:
+                self.stdout.write(fact)
+            for warning in finding.warnings:
+                self.stderr.write(self.style.WARNING(f"Warning: {warning}"))
+        for finding in findings:
+            self._require(finding)
+        self.stdout.write(self.style.SUCCESS("A worker can run here."))
+
+    def _require(self, finding: Findings) -> None:
+        if finding.errors:
+            raise CommandError("\n".join(finding.errors), returncode=finding.code)
+
+    def _set_up_logging(self, verbosity: int) -> None:
+        """Show our own log lines, unless the host project has said what to do with them."""
+        package = logging.getLogger("kumiko_django")
+        if package.handlers or logging.getLogger().handlers:
+            return
+        handler = logging.StreamHandler()  # stderr
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
+        package.addHandler(handler)
+        package.setLevel(_LEVELS[verbosity])
+
+
+async def _host(config: HostConfig) -> bool:
+    host = Host(config)
+    with on_stop(host.request_stop):
+        return await host.run()
+
+
+def _config(options: dict[str, Any]) -> HostConfig:
+    settings = get_settings()
+    lanes: tuple[Lane, ...] = LANES if options["lane"] == "all" else (options["lane"],)
+    grace = options["grace"]
+    return HostConfig(
+        lanes=lanes,
+        concurrency=options["concurrency"] or settings.concurrency,
+        grace_seconds=settings.grace if grace is None else grace,
+        drain=options["drain"],
+    )
+
+
+def _at_least_one(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return value
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0 on")
+    return value

@@ -1,0 +1,119 @@
+"""``ctx``: what a handler is given besides its payload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from kumiko_django.broker.envelope import TriggerEvent
+from kumiko_django.definitions.registry import Registry
+from kumiko_django.dispatching import dispatcher
+from kumiko_django.dispatching.results import Dispatched
+from kumiko_django.run.logbook import RunLog
+from kumiko_django.types.jsonable import JSON, to_jsonable_lossy
+
+
+@dataclass(frozen=True, slots=True)
+class TriggeredBy:
+    """The user who caused the job, in the tenant that it runs for (B077)."""
+
+    id: str
+    tenant_id: str
+
+
+class Notes:
+    """What a handler says about its run while it lives: how far it is, and about what."""
+
+    def __init__(self, on_progress: Callable[[JSON], None]) -> None:
+        self._on_progress = on_progress
+        self.progress: JSON = None
+        self.object_ref = ""
+
+    def set_progress(self, value: dict[str, Any]) -> None:
+        """Note how far the run is; the latest value is stored at most twice a second."""
+        self.progress = to_jsonable_lossy(value)
+        self._on_progress(self.progress)
+
+
+@dataclass(frozen=True)
+class JobContext:
+    """Facts about the run and what its handler can do.
+
+    Attributes:
+        job_name: Qualified name of the job.
+        job_id: The queue's id, the same for all attempts.
+        run_id: Primary key of this run's ``JobRun``.
+        attempt: 1 for the first.
+        final_attempt: Whether a failure now is the last.
+        tenant_id: The tenant that this run is for; ``SYSTEM`` for work of none.
+        triggered_by: Who caused it, or None.
+        correlation_id: Shared by everything that one request caused.
+        request_id: Of this run alone (B135).
+        log: The run's log.
+        registry: All job definitions (B158).
+        trigger_name: Name of the event that started the job, or None.
+        trigger_event: That event, or None.
+    """
+
+    job_name: str
+    job_id: str
+    run_id: UUID
+    attempt: int
+    final_attempt: bool
+    tenant_id: str
+    triggered_by: TriggeredBy | None
+    correlation_id: str
+    request_id: str
+    log: RunLog
+    registry: Registry
+    trigger_name: str | None
+    trigger_event: TriggerEvent | None
+    _notes: Notes
+
+    def progress(
+        self, done: float | None = None, total: float | None = None, message: str | None = None
+    ) -> None:
+        """Say how far the run is; shown in the history while it runs.
+
+        Args:
+            done: How much is done.
+            total: How much there is.
+            message: A few words.
+        """
+        given = {"done": done, "total": total, "message": message}
+        self._notes.set_progress({key: value for key, value in given.items() if value is not None})
+
+    def about(self, obj: Any) -> None:
+        """Note what the run is about, so that operators find it by object.
+
+        Args:
+            obj: A model instance, or a text of your own.
+        """
+        meta = getattr(obj, "_meta", None)
+        self._notes.object_ref = (
+            str(obj) if meta is None else f"{meta.label_lower}:{getattr(obj, 'pk', '')}"
+        )
+
+    def dispatch(self, job: Any, payload: Any = None, **options: Any) -> Dispatched:
+        """Queue a follow-up job; it inherits tenant, user and correlation (B168).
+
+        Arguments and errors as :func:`kumiko_django.dispatch`. In an async handler use
+        :meth:`adispatch`.
+        """
+        return dispatcher.dispatch(job, payload, **options)
+
+    async def adispatch(self, job: Any, payload: Any = None, **options: Any) -> Dispatched:
+        """Queue a follow-up job from an async handler."""
+        return await dispatcher.adispatch(job, payload, **options)
+
+    def dispatch_many(self, job: Any, payloads: Iterable[Any], **options: Any) -> list[Dispatched]:
+        """Queue one follow-up job for each payload."""
+        return dispatcher.dispatch_many(job, payloads, **options)
+
+    async def adispatch_many(
+        self, job: Any, payloads: Iterable[Any], **options: Any
+    ) -> list[Dispatched]:
+        """Queue one follow-up job for each payload from an async handler."""
+        return await dispatcher.adispatch_many(job, payloads, **options)

@@ -1,0 +1,120 @@
+"""Calling the handler: sync ones in threads, async ones on the loop, either until interrupted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from asgiref.sync import SyncToAsync, ThreadSensitiveContext
+from django.db import connections
+
+from kumiko_django.definitions.job import JobDefinition
+from kumiko_django.run.context import JobContext
+from kumiko_django.run.threads import HandlerThreads
+
+CANCEL_SECONDS = 2.0
+"""How long a cancelled async handler may take to clean up at shutdown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The handler returned."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The handler raised. Any exception: one that left the loop's task would end the loop."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenOff:
+    """The worker is leaving; the handler was cancelled, or still runs in its thread."""
+
+
+Ending = Returned | Raised | BrokenOff
+
+
+class Executor:
+    """Runs handlers until they end or the worker has to leave."""
+
+    def __init__(self, threads: HandlerThreads) -> None:
+        self._threads = threads
+        self._interrupted = asyncio.Event()
+
+    def interrupt(self) -> None:
+        """Break off everything that runs, now and from now on."""
+        self._interrupted.set()
+
+    async def execute(self, definition: JobDefinition, payload: Any, ctx: JobContext) -> Ending:
+        """Call the handler of ``definition``."""
+        if definition.is_async:
+            return await self._on_loop(definition.handler, payload, ctx)
+        return await self._in_thread(definition.handler, payload, ctx)
+
+    async def _in_thread(
+        self, handler: Callable[..., Any], payload: Any, ctx: JobContext
+    ) -> Ending:
+        def call() -> Ending:
+            try:
+                return Returned(handler(payload, ctx))
+            except BaseException as error:  # noqa: BLE001  (SystemExit is a failure, no more)
+                return Raised(error)
+
+        work = asyncio.ensure_future(self._threads.run(call))
+        if await self._ends(work):
+            ending: Ending = work.result()
+            return ending
+        # The thread cannot be stopped; it ends with the process.
+        return BrokenOff()
+
+    async def _on_loop(
+        self, handler: Callable[..., Coroutine[Any, Any, Any]], payload: Any, ctx: JobContext
+    ) -> Ending:
+        work = asyncio.ensure_future(_guarded(handler, payload, ctx))
+        if await self._ends(work):
+            return work.result()
+        work.cancel()
+        await asyncio.wait([work], timeout=CANCEL_SECONDS)
+        return BrokenOff()
+
+    async def _ends(self, work: asyncio.Future[Any]) -> bool:
+        """Wait for ``work`` or the interruption; True if the work ended."""
+        stop = asyncio.ensure_future(self._interrupted.wait())
+        try:
+            await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stop.cancel()
+        return work.done()
+
+
+class _RunThread(ThreadSensitiveContext):
+    """One thread for all ``sync_to_async`` calls of an async run, the async ORM's included.
+
+    Without it all async runs of the process would queue for a single thread. Leaving it closes the
+    thread's database connections and, unlike the base class, never blocks the loop on a thread that
+    is still busy.
+    """
+
+    async def __aexit__(self, *details: object) -> None:
+        executor = SyncToAsync.context_to_thread_executor.pop(self, None)
+        if executor is not None:
+            executor.submit(connections.close_all)
+            executor.shutdown(wait=False)
+        if self.token is not None:
+            SyncToAsync.thread_sensitive_context.reset(self.token)
+
+
+async def _guarded(
+    handler: Callable[..., Coroutine[Any, Any, Any]], payload: Any, ctx: JobContext
+) -> Ending:
+    async with _RunThread():
+        try:
+            return Returned(await handler(payload, ctx))
+        except BaseException as error:  # noqa: BLE001  (bullmq-python 1.3: also CancelledError)
+            return Raised(error)

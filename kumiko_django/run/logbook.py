@@ -1,0 +1,106 @@
+"""``ctx.log``: lines of one run, kept in its history while it lives (B176-B179, P81)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.utils import timezone
+
+from kumiko_django.history.events import Level, LogLine
+from kumiko_django.types.jsonable import JSON, to_jsonable_lossy
+from kumiko_django.types.scrub import cut_end
+
+MAX_LINES = 1_000
+MAX_MESSAGE_CHARS = 4_000
+MAX_DATA_CHARS = 8_000
+
+
+class Logbook:
+    """All lines of one run, numbered in order, from whatever thread they come."""
+
+    def __init__(self, hand_over: Callable[[LogLine], None]) -> None:
+        self._hand_over = hand_over
+        self._lines: list[LogLine] = []
+        self._guard = threading.Lock()
+        self._closed = False
+
+    @property
+    def lines(self) -> tuple[LogLine, ...]:
+        """The lines so far."""
+        return tuple(self._lines)
+
+    def write(self, level: Level, message: object, data: Mapping[str, Any]) -> None:
+        """Add a line. Never raises; beyond :data:`MAX_LINES` one notice stands for the rest."""
+        with self._guard:
+            if self._closed or len(self._lines) > MAX_LINES:
+                return
+            if len(self._lines) == MAX_LINES:
+                level, data = "warn", {}
+                message = f"The log ends here: it has {MAX_LINES} lines."
+            self._append(level, message, data)
+
+    def close(self, error: str | None = None) -> None:
+        """End the log; the error that ended the run is its last line, whatever the limit (B179)."""
+        with self._guard:
+            if not self._closed and error is not None:
+                self._append("error", error, {})
+            self._closed = True
+
+    def _append(self, level: Level, message: object, data: Mapping[str, Any]) -> None:
+        line = LogLine(
+            number=len(self._lines) + 1,
+            level=level,
+            message=cut_end(_text(message), MAX_MESSAGE_CHARS),
+            data=_plain(data),
+            created_at=timezone.now(),
+        )
+        self._lines.append(line)
+        self._hand_over(line)
+
+
+class RunLog:
+    """What a handler logs with; ``child`` adds context to every line (B178)."""
+
+    def __init__(self, book: Logbook, context: Mapping[str, Any] | None = None) -> None:
+        self._book = book
+        self._context = dict(context or {})
+
+    def info(self, message: object, **data: Any) -> None:
+        """Log something worth knowing."""
+        self._write("info", message, data)
+
+    def warn(self, message: object, **data: Any) -> None:
+        """Log something that is not as it should be."""
+        self._write("warn", message, data)
+
+    warning = warn
+
+    def error(self, message: object, **data: Any) -> None:
+        """Log something that went wrong; the run goes on."""
+        self._write("error", message, data)
+
+    def debug(self, message: object, **data: Any) -> None:
+        """Nothing: debug lines are not kept (B176)."""
+
+    def child(self, **context: Any) -> RunLog:
+        """A log whose lines also carry ``context``; data of a line wins over it."""
+        return RunLog(self._book, {**self._context, **context})
+
+    def _write(self, level: Level, message: object, data: Mapping[str, Any]) -> None:
+        self._book.write(level, message, {**self._context, **data})
+
+
+def _text(message: object) -> str:
+    value = to_jsonable_lossy(message)
+    return value if isinstance(value, str) else str(value)
+
+
+def _plain(data: Mapping[str, Any]) -> dict[str, JSON]:
+    plain = to_jsonable_lossy(dict(data))
+    if not isinstance(plain, dict):
+        return {"data": plain}
+    if len(str(plain)) > MAX_DATA_CHARS:
+        return {"data": cut_end(str(plain), MAX_DATA_CHARS)}
+    return plain

@@ -1,0 +1,50 @@
+"""What an execution came to: a closed set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kumiko_django.types.jsonable import JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The handler returned.
+
+    Attributes:
+        result: What it returned, if that is JSON and small; else None.
+        note: Why the result was not kept, or empty.
+    """
+
+    result: JSON = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The attempt failed.
+
+    Attributes:
+        error: Scrubbed message.
+        traceback: Scrubbed traceback; empty where no handler ran.
+        fingerprint: Equal for errors of the same kind at the same place of the same job.
+        final: Whether no attempt follows.
+        retry_ms: Milliseconds until the next attempt, unless final.
+    """
+
+    error: str
+    traceback: str = ""
+    fingerprint: str = ""
+    final: bool = True
+    retry_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """A shutdown broke the run off; the job goes back to the queue, no attempt used."""
+
+    reason: str = "the worker was stopped"
+
+
+Outcome: TypeAlias = Completed | Failed | Interrupted

@@ -1,0 +1,218 @@
+"""The facts of one run while it goes through its steps, and their forms for history and signals."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import time
+from contextvars import ContextVar
+from typing import Any
+from uuid import uuid4
+
+from django.utils import timezone
+
+from kumiko_django.broker.delivery import Delivery
+from kumiko_django.broker.envelope import Metadata, read_metadata, read_payload
+from kumiko_django.definitions.job import JobDefinition
+from kumiko_django.definitions.registry import registry
+from kumiko_django.exceptions import ScopeError
+from kumiko_django.history.events import LogLine, RunEnded, RunStarted
+from kumiko_django.history.recorder import Recorder
+from kumiko_django.run.context import JobContext, Notes, TriggeredBy
+from kumiko_django.run.logbook import Logbook, RunLog
+from kumiko_django.run.outcome import Completed, Failed, Interrupted, Outcome
+from kumiko_django.tenancy.scope import clean_tenant_id, run_scope
+from kumiko_django.types import ambient
+from kumiko_django.types.ids import SYSTEM, uuid7
+from kumiko_django.types.jsonable import JSON
+from kumiko_django.types.runinfo import RunInfo
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_YEAR_9000_MS = 221_845_392_000_000
+
+
+class Run:
+    """One execution of a job. Filled by the runner's steps, in their order."""
+
+    def __init__(self, delivery: Delivery, worker_id: str, recorder: Recorder) -> None:
+        self.delivery = delivery
+        self.run_id = uuid7()
+        self.definition: JobDefinition | None = None
+        self.meta = Metadata()
+        self.payload: dict[str, JSON] = {}
+        self.argument: Any = None
+        self.tenant_id = SYSTEM
+        self.request_id = str(uuid4())
+        self.started_at = timezone.now()
+        self._worker_id = worker_id
+        self._began = time.monotonic()
+        self._outcome: Outcome | None = None
+        self._duration: dt.timedelta | None = None
+        self._book = Logbook(lambda line: recorder.log_lines(self.run_id, [line]))
+        self._notes = Notes(lambda value: recorder.run_progress(self.run_id, value))
+
+    @property
+    def known_definition(self) -> JobDefinition:
+        """The definition, once it has been looked up."""
+        if self.definition is None:
+            raise LookupError(f"{self.delivery.job_name} has not been looked up")
+        return self.definition
+
+    @property
+    def correlation_id(self) -> str:
+        """The inherited one, else this run begins a chain of its own (B136)."""
+        return self.meta.correlation_id or self.request_id
+
+    @property
+    def log_lines(self) -> tuple[LogLine, ...]:
+        """What has been logged."""
+        return self._book.lines
+
+    def read_envelope(self) -> None:
+        """Take payload and metadata from the job's data.
+
+        Raises:
+            PayloadError: The data is no object.
+            MalformedOrigin: The write origin cannot be read.
+        """
+        self.payload = read_payload(self.delivery.data)
+        self.meta = read_metadata(self.delivery.data)
+
+    def read_what_is_readable(self) -> None:
+        """The same for a run that is refused: its record says what can be said."""
+        if isinstance(self.delivery.data, dict):
+            self.payload = read_payload(self.delivery.data)
+            readable = {k: v for k, v in self.delivery.data.items() if k != "_writeOrigin"}
+            self.meta = read_metadata(readable)
+        with contextlib.suppress(ScopeError):
+            self.tenant_id = clean_tenant_id(self.meta.tenant_id or SYSTEM)
+
+    def ambient_values(self) -> dict[ContextVar[Any], Any]:
+        """What is ambient while this run lasts (B134)."""
+        origin = self.meta.write_origin
+        return {
+            ambient.scope: run_scope(self.tenant_id),
+            ambient.user_id: self.meta.triggered_by_id,
+            ambient.request_id: self.request_id,
+            ambient.correlation_id: self.correlation_id,
+            ambient.write_origin: None if origin is None else origin.via(self._name),
+            ambient.trace: self.meta.trace,
+            ambient.handler: self._name,
+            ambient.feature: None if self.definition is None else self.definition.app_label,
+        }
+
+    def context(self) -> JobContext:
+        """What the handler is given."""
+        user = self.meta.triggered_by_id
+        return JobContext(
+            job_name=self._name,
+            job_id=self.delivery.job_id,
+            run_id=self.run_id,
+            attempt=self.delivery.attempt,
+            final_attempt=self.delivery.attempt >= self.delivery.max_attempts,
+            tenant_id=self.tenant_id,
+            triggered_by=None if user is None else TriggeredBy(user, self.tenant_id),
+            correlation_id=self.correlation_id,
+            request_id=self.request_id,
+            log=RunLog(self._book),
+            registry=registry,
+            trigger_name=self.meta.trigger_name,
+            trigger_event=self.meta.trigger_event,
+            _notes=self._notes,
+        )
+
+    def finish(self, outcome: Outcome) -> None:
+        """Stop the clock and end the log (B127, B129)."""
+        self._outcome = outcome
+        self._duration = dt.timedelta(seconds=time.monotonic() - self._began)
+        self._book.close(outcome.error if isinstance(outcome, Failed) else None)
+
+    def info(self) -> RunInfo:
+        """The run as signals see it."""
+        outcome = self._outcome
+        return RunInfo(
+            job_name=self._name,
+            job_id=self.delivery.job_id,
+            run_id=self.run_id,
+            tenant_id=self.tenant_id,
+            attempt=self.delivery.attempt,
+            final=_is_final(outcome) if outcome else self._is_last_attempt,
+            duration=self._duration,
+            error=outcome.error if isinstance(outcome, Failed) else None,
+        )
+
+    def started_event(self) -> RunStarted:
+        """The run's start as the history keeps it."""
+        delivery = self.delivery
+        created_at = _moment(delivery.created_at_ms)
+        due_at = _moment(delivery.created_at_ms + delivery.delay_ms)
+        # Only a first start has waited since the dispatch; a retry has waited for its backoff.
+        waited = self.started_at - due_at if delivery.start == 1 else None
+        return RunStarted(
+            run_id=self.run_id,
+            job_name=self._name,
+            lane=delivery.lane,
+            queue_job_id=delivery.job_id,
+            queue_created_at=created_at,
+            attempt=delivery.attempt,
+            max_attempts=delivery.max_attempts,
+            start=delivery.start,
+            tenant_id=self.tenant_id,
+            payload=dict(self.payload),
+            started_at=self.started_at,
+            enqueued_at=created_at,
+            wait_ms=None if waited is None else max(0, round(waited.total_seconds() * 1000)),
+            worker=self._worker_id,
+            triggered_by_id=self.meta.triggered_by_id,
+            trigger=self.meta.trigger_name or "",
+            correlation_id=self.correlation_id,
+            trace_id="" if self.meta.trace is None else self.meta.trace.trace_id,
+        )
+
+    def ended_event(self, outcome: Outcome) -> RunEnded:
+        """The run's end as the history keeps it."""
+        duration = self._duration or dt.timedelta()
+        common: dict[str, Any] = {
+            "run_id": self.run_id,
+            "final": _is_final(outcome),
+            "finished_at": timezone.now(),
+            "duration_ms": round(duration.total_seconds() * 1000),
+            "progress": self._notes.progress,
+            "object_ref": self._notes.object_ref,
+        }
+        match outcome:
+            case Completed(result, note):
+                return RunEnded(**common, status="completed", result=result, reason=note)
+            case Failed(error=error, traceback=trace, fingerprint=fingerprint):
+                return RunEnded(
+                    **common, status="failed", error=error, traceback=trace, fingerprint=fingerprint
+                )
+            case Interrupted(reason):
+                return RunEnded(**common, status="interrupted", reason=reason)
+
+    @property
+    def _name(self) -> str:
+        # A job queued under an old name is known by its new one from here on.
+        if self.definition is None:
+            return self.delivery.job_name
+        return self.definition.qualified_name
+
+    @property
+    def _is_last_attempt(self) -> bool:
+        return self.delivery.attempt >= self.delivery.max_attempts
+
+
+def _is_final(outcome: Outcome) -> bool:
+    match outcome:
+        case Completed():
+            return True
+        case Failed(final=final):
+            return final
+        case Interrupted():
+            return False
+
+
+def _moment(milliseconds: int) -> dt.datetime:
+    """A time of the queue's; another producer's nonsense must not break the record."""
+    bounded = min(max(milliseconds, 0), _YEAR_9000_MS)
+    return _EPOCH + dt.timedelta(milliseconds=bounded)

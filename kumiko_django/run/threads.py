@@ -1,0 +1,109 @@
+"""Threads for sync handlers: daemonic, ours, each with clean database connections (P34, P106).
+
+A pool's threads would keep a process from ending while a handler hangs. These are daemonic: when a
+worker has given its unfinished jobs back, it can leave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from django.db import close_old_connections, connections, reset_queries
+
+_Task = tuple[Callable[[], Any], contextvars.Context, "Future[Any]"]
+
+
+class HandlerThreads:
+    """Runs functions in threads that are used again. There are never more than run at a time."""
+
+    def __init__(self) -> None:
+        self._idle: list[queue.SimpleQueue[_Task | None]] = []
+        self._guard = threading.Lock()
+        self._made = 0
+
+    def run(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
+        """Call ``function`` in a thread, in a copy of the current context.
+
+        Returns:
+            A future of the running loop. Cancelling it does not stop the function.
+        """
+        future: Future[Any] = Future()
+        task = (function, contextvars.copy_context(), future)
+        with self._guard:
+            inbox = self._idle.pop() if self._idle else self._new_thread()
+        inbox.put(task)
+        return asyncio.wrap_future(future)
+
+    def close(self) -> None:
+        """End the threads that are idle; the others end with the process."""
+        with self._guard:
+            for inbox in self._idle:
+                inbox.put(None)
+            self._idle.clear()
+
+    def _new_thread(self) -> queue.SimpleQueue[_Task | None]:
+        inbox: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        self._made += 1
+        threading.Thread(
+            target=self._work, args=(inbox,), name=f"kumiko-handler-{self._made}", daemon=True
+        ).start()
+        return inbox
+
+    def _work(self, inbox: queue.SimpleQueue[_Task | None]) -> None:
+        while (task := inbox.get()) is not None:
+            function, context, future = task
+            try:
+                clean_connections()
+                result = context.run(function)
+            except BaseException as error:  # noqa: BLE001  (SystemExit of a handler is a failure)
+                clean_connections()
+                self._free(inbox)
+                _set(future, error=error)
+            else:
+                clean_connections()
+                self._free(inbox)
+                _set(future, result=result)
+            del task, function, context, future
+        connections.close_all()
+
+    def _free(self, inbox: queue.SimpleQueue[_Task | None]) -> None:
+        with self._guard:
+            self._idle.append(inbox)
+
+
+def _set(future: Future[Any], result: Any = None, error: BaseException | None = None) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+def _throw_away(connection: Any) -> None:
+    # close() would only mark it, since a transaction is open; the driver's own close rolls back,
+    # and the backend's knows about pools.
+    with contextlib.suppress(Exception):
+        connection._close()
+    del connections[connection.alias]
+
+
+def clean_connections() -> None:
+    """Make this thread's database connections fit for the next run.
+
+    Broken and outdated ones are closed, as Django does around a request. One that a handler left
+    inside a transaction is thrown away: the transaction is rolled back, and nothing of it reaches
+    the next run.
+    """
+    reset_queries()  # with DEBUG on, Django would remember every statement for ever
+    for connection in connections.all(initialized_only=True):
+        if connection.in_atomic_block:
+            _throw_away(connection)
+    close_old_connections()

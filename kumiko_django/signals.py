@@ -1,0 +1,30 @@
+"""Django signals that tell the host project what happens to its jobs (B219-B223).
+
+The sender is the :class:`~kumiko_django.definitions.job.JobDefinition`. Receivers are called
+robustly, in a thread (so they may use the ORM) and inside the run's scope, after the history has
+its record; an exception in a receiver is logged and can never change the outcome of a run (P24,
+P25). ``run`` is a frozen :class:`~kumiko_django.types.runinfo.RunInfo`.
+"""
+
+from __future__ import annotations
+
+from django.dispatch import Signal
+
+job_started = Signal()
+"""A run began. Keyword arguments: ``run``."""
+
+job_completed = Signal()
+"""A run ended well. Keyword arguments: ``run``, ``outcome``, ``logs`` (a tuple of log entries)."""
+
+job_failed = Signal()
+"""An attempt failed; ``run.final`` tells whether it was the last one.
+
+Keyword arguments: ``run``, ``outcome``, ``logs``.
+"""
+
+dispatch_failed = Signal()
+"""A dispatch that had to wait for a commit could not be sent afterwards.
+
+Keyword arguments: ``job_id``, ``tenant_id``, ``payload`` (a dict) and ``error``. The request that
+dispatched is long past the point where it could react; this is the place to raise the alarm.
+"""

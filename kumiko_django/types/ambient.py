@@ -1,0 +1,55 @@
+"""What is true of the current chain of work: ContextVars, and one way to set several at once.
+
+Who sets them: ``tenant_scope`` and ``system_scope`` the scope, a run all of them. Who reads them:
+dispatch, which stamps them onto the jobs it sends, and whoever logs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from kumiko_django.types.origin import WriteOrigin
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The ambient tenant, and whether work acts for that tenant or for the system itself."""
+
+    tenant_id: str
+    mode: Literal["tenant", "system"]
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TraceContext:
+    """The ids of the span that work belongs to (B046, B074)."""
+
+    trace_id: str
+    span_id: str
+
+
+scope: ContextVar[Scope | None] = ContextVar("kumiko_scope", default=None)
+user_id: ContextVar[str | None] = ContextVar("kumiko_user_id", default=None)
+request_id: ContextVar[str | None] = ContextVar("kumiko_request_id", default=None)
+correlation_id: ContextVar[str | None] = ContextVar("kumiko_correlation_id", default=None)
+write_origin: ContextVar[WriteOrigin | None] = ContextVar("kumiko_write_origin", default=None)
+trace: ContextVar[TraceContext | None] = ContextVar("kumiko_trace", default=None)
+handler: ContextVar[str | None] = ContextVar("kumiko_handler", default=None)
+"""Qualified name of the job that is running (B134)."""
+feature: ContextVar[str | None] = ContextVar("kumiko_feature", default=None)
+"""Label of the app that owns the running job (B017)."""
+
+
+@contextlib.contextmanager
+def entered(values: dict[ContextVar[Any], Any]) -> Iterator[None]:
+    """Set the given variables for a block and put back, whatever happens, what was there before."""
+    tokens = [(variable, variable.set(value)) for variable, value in values.items()]
+    try:
+        yield
+    finally:
+        for variable, token in reversed(tokens):
+            variable.reset(token)

@@ -1,0 +1,22 @@
+"""How ``runjobs`` ends, by number."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes of ``runjobs``."""
+
+    OK = 0
+    """Stopped as asked, or drained, or nothing wrong with ``--check``."""
+    FAULT = 1
+    """Something of ours broke: a consumer ended by itself, or the command line is wrong."""
+    CONFIGURATION = 3
+    """The settings, a job definition or the database schema must be changed first."""
+    BROKER_UNAVAILABLE = 4
+    """Redis was not reached in time, or refuses us."""
+    DATABASE_UNAVAILABLE = 5
+    """The database of the history was not reached."""
+    FORCED = 130
+    """A second signal: left at once; the queue hands unfinished jobs out again."""

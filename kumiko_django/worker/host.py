@@ -1,0 +1,151 @@
+"""A worker process from start to stop, as a list of steps in each direction (B212, B215)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import Any
+
+import redis.asyncio
+
+from kumiko_django.broker import queues
+from kumiko_django.broker.consumer import Consumer
+from kumiko_django.history.recorder import Recorder
+from kumiko_django.run.runner import Runner
+from kumiko_django.worker.config import HostConfig
+
+logger = logging.getLogger("kumiko_django.worker")
+
+DRAIN_POLL_SECONDS = 0.25
+RECORD_SECONDS = 5.0
+"""How long the last records may take while the database is away."""
+SETTLE_SECONDS = 5.0
+"""How long interrupted jobs may take to be given back."""
+
+
+class Host:
+    """Runs the consumers of one process. Used once (P89)."""
+
+    def __init__(self, config: HostConfig) -> None:
+        self._config = config
+        self._stop = asyncio.Event()
+        self._recorder = Recorder()
+        self._runner = Runner(self._recorder, config.worker_id)
+        self._consumers: list[Consumer] = []
+        self._started = False
+
+    def request_stop(self) -> None:
+        """Take nothing new and end when what runs has ended, or the grace is over."""
+        for consumer in self._consumers:
+            consumer.stop_fetching()
+        self._stop.set()
+
+    async def run(self) -> bool:
+        """Host the lanes until told to stop, or until drained.
+
+        Returns:
+            Whether every handler has really ended. If not, a thread still runs one, and the
+            process must be left without waiting for it.
+
+        Raises:
+            BrokerUnavailable: Redis was not reached at the start.
+            RuntimeError: The host has run before, or a consumer ended by itself.
+        """
+        if self._started:
+            raise RuntimeError("This host has been started before; make another one.")
+        self._started = True
+        client = await queues.connect(self._config.connect_seconds)
+        self._recorder.open()
+        consuming: list[asyncio.Task[None]] = []
+        try:
+            consuming = self._consume()
+            await self._until_stop(client, consuming)
+            return await self._wind_down()
+        finally:
+            await self._tear_down(client, consuming)
+
+    def _consume(self) -> list[asyncio.Task[None]]:
+        config = self._config
+        self._consumers = [
+            Consumer(
+                lane, self._runner.run, concurrency=config.concurrency, name=config.worker_id
+            )
+            for lane in config.lanes
+        ]
+        tasks = [
+            asyncio.create_task(consumer.run(), name=f"kumiko-consumer-{consumer.lane}")
+            for consumer in self._consumers
+        ]
+        for lane in config.lanes:
+            logger.info(
+                "consuming lane %s (%d at a time) as %s", lane, config.concurrency, config.worker_id
+            )
+        return tasks
+
+    async def _until_stop(
+        self, client: redis.asyncio.Redis, consuming: list[asyncio.Task[None]]
+    ) -> None:
+        waits: list[asyncio.Task[Any]] = [
+            asyncio.create_task(self._stop.wait(), name="kumiko-stop")
+        ]
+        if self._config.drain:
+            waits.append(asyncio.create_task(self._until_drained(client), name="kumiko-drain"))
+        try:
+            await asyncio.wait([*waits, *consuming], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        for task in consuming:
+            if task.done() and not self._stop.is_set():
+                # A consumer does not end by itself. A process that consumes nothing and looks
+                # alive is the worst of all, so end it, with a reason.
+                error = None if task.cancelled() else task.exception()
+                raise RuntimeError(f"{task.get_name()} ended by itself: {error!r}") from error
+        self.request_stop()
+
+    async def _until_drained(self, client: redis.asyncio.Redis) -> None:
+        """Wait until no lane of ours has anything to do now; work planned for later stays."""
+        while True:
+            counts = [await queues.lane_counts(client, lane) for lane in self._config.lanes]
+            if all(count.is_drained for count in counts) and not self._running():
+                break
+            await asyncio.sleep(DRAIN_POLL_SECONDS)
+        later = sum(count.delayed for count in counts)
+        logger.info("drained%s", f"; {later} delayed jobs are left for later" if later else "")
+
+    async def _wind_down(self) -> bool:
+        """Wait for what runs, then break off and give back the rest (P88)."""
+        await asyncio.gather(*(c.drain(self._config.grace_seconds) for c in self._consumers))
+        unfinished = self._running()
+        if not unfinished:
+            return True
+        logger.warning(
+            "%d jobs did not end within %g s and are given back to the queue",
+            unfinished,
+            self._config.grace_seconds,
+        )
+        self._runner.interrupt()
+        await asyncio.gather(*(c.drain(SETTLE_SECONDS) for c in self._consumers))
+        for consumer in self._consumers:
+            consumer.leave()
+        return False
+
+    async def _tear_down(
+        self, client: redis.asyncio.Redis, consuming: list[asyncio.Task[None]]
+    ) -> None:
+        """Close everything, whatever happened before (B234, B235)."""
+        for consumer in self._consumers:
+            consumer.stop_fetching()
+        for task in consuming:
+            with contextlib.suppress(Exception, asyncio.CancelledError):
+                await task
+        if not await asyncio.to_thread(self._recorder.close, RECORD_SECONDS):
+            logger.error("The last records of the history could not be written")
+        for consumer in self._consumers:
+            await consumer.close()
+        self._runner.close()
+        await client.aclose()
+
+    def _running(self) -> int:
+        return sum(consumer.running for consumer in self._consumers)

@@ -16,7 +16,7 @@ class KumikoConfig(AppConfig):
 
     def ready(self) -> None:
         """Plug the dispatcher in, register the system checks and import every ``jobs.py``."""
-        from kumiko_django import checks, dispatching  # noqa: F401, PLC0415  (need loaded apps)
-        from kumiko_django.definitions.discovery import discover  # noqa: PLC0415
+        from kumiko_django import checks, dispatching  # noqa: F401  (need loaded apps)
+        from kumiko_django.definitions.discovery import discover
 
         discover()

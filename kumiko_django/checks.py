@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings as django_settings
-from django.core.checks import CheckMessage, Error, Warning, register
+from django.core import checks
+from django.core.checks import CheckMessage, Error, register
 from django.db import router
 
 from kumiko_django.broker.address import address_of
@@ -22,9 +23,7 @@ def check_settings(app_configs: Sequence[Any] | None = None, **_: Any) -> list[C
     try:
         settings = get_settings()
     except SettingsError as error:
-        return [
-            Error(str(error), hint="Correct KUMIKO in the settings module.", id="kumiko.E001")
-        ]
+        return [Error(str(error), hint="Correct KUMIKO in the settings module.", id="kumiko.E001")]
     return [*_check_redis(settings), *_check_tenants(settings), *_check_ages(settings)]
 
 
@@ -62,7 +61,7 @@ def _check_ages(settings: Settings) -> list[CheckMessage]:
     if settings.failed_age >= settings.completed_age:
         return []
     return [
-        Warning(
+        checks.Warning(
             "Failed jobs leave the queue before completed ones do.",
             hint='Set KUMIKO["FAILED_AGE"] to at least KUMIKO["COMPLETED_AGE"].',
             id="kumiko.W001",
@@ -73,7 +72,7 @@ def _check_ages(settings: Settings) -> list[CheckMessage]:
 @register(TAG)
 def check_sqlite(app_configs: Sequence[Any] | None = None, **_: Any) -> list[CheckMessage]:
     """A SQLite that several processes write to begins its transactions as writers."""
-    from kumiko_django.history.models import JobRun  # noqa: PLC0415  (models need loaded apps)
+    from kumiko_django.history.models import JobRun
 
     alias = router.db_for_write(JobRun)
     database = django_settings.DATABASES.get(alias, {})
@@ -84,7 +83,7 @@ def check_sqlite(app_configs: Sequence[Any] | None = None, **_: Any) -> list[Che
     if (database.get("OPTIONS") or {}).get("transaction_mode") == "IMMEDIATE":
         return []
     return [
-        Warning(
+        checks.Warning(
             f"The SQLite database {alias!r} does not begin transactions as a writer, so web "
             "processes and workers can get 'database is locked' at once.",
             hint=(

@@ -194,9 +194,7 @@ def _seconds(minimum: float) -> Callable[[str, object], float]:
 
 def _positive_int(key: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise SettingsError(
-            f"KUMIKO[{key!r}] must be a whole number of at least 1, not {value!r}."
-        )
+        raise SettingsError(f"KUMIKO[{key!r}] must be a whole number of at least 1, not {value!r}.")
     return value
 
 

@@ -21,10 +21,10 @@ from kumiko_django.exceptions import SettingsError
 _SCHEMES = {"valkey": "redis", "valkeys": "rediss"}
 _OURS = frozenset(
     {
-        "decode_responses", "encoding", "encoding_errors", "socket_timeout", "health_check_interval",
+        "decode_responses", "encoding", "encoding_errors", "socket_timeout", "client_name",
         "socket_connect_timeout", "max_connections", "retry", "retry_on_timeout", "retry_on_error",
-        "timeout", "connection_class", "parser_class", "client_name", "lib_name", "lib_version",
-        "single_connection_client",
+        "timeout", "connection_class", "parser_class", "lib_name", "lib_version",
+        "health_check_interval",        "single_connection_client",
     }
 )  # fmt: skip
 _CACHE_BACKENDS = (
@@ -137,7 +137,7 @@ def _from_cache(alias: str) -> RedisAddress:
     if cache.get("BACKEND") not in _CACHE_BACKENDS:
         raise SettingsError(
             f"{setting} is a {cache.get('BACKEND')!r}, not a Redis cache. Use one of "
-            f"{' or '.join(_CACHE_BACKENDS)}, or set KUMIKO[\"REDIS_URL\"]."
+            f'{" or ".join(_CACHE_BACKENDS)}, or set KUMIKO["REDIS_URL"].'
         )
     options = dict(cache.get("OPTIONS") or {})
     if "Sentinel" in f"{options.get('CLIENT_CLASS', '')}{options.get('CONNECTION_FACTORY', '')}":

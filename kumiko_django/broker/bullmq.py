@@ -32,7 +32,7 @@ class ScriptCall:
 
 
 class _Capture:
-    """Stands where the package expects registered scripts, and notes the call instead of making it."""
+    """Stands where the package expects registered scripts, and notes calls without making them."""
 
     def __getitem__(self, name: str) -> Callable[..., ScriptCall]:
         def note(
@@ -76,7 +76,7 @@ class QueueScripts:
         return _as_call(self._scripts.extendJobLocks(job_ids, tokens, lock_ms))
 
     def put_back(self, job_id: str, token: str) -> ScriptCall:
-        """The call that returns a running job to the front of the queue without using an attempt."""
+        """The call that returns a running job to the front of the queue; it uses no attempt."""
         names = (
             "active", "wait", "stalled", "paused", "meta", "limiter", "prioritized", "marker",
             "events",

@@ -199,8 +199,11 @@ async def async_client() -> AsyncIterator[redis.asyncio.Redis]:
 
 
 async def _client_of_loop(address: RedisAddress) -> redis.asyncio.Redis:
-    """A client is bound to its loop (bullmq-python 1.6). It is closed together with it: loops shut
-    their async generators down, also the short ones of async_to_sync."""
+    """The client of the running loop, made when first asked for.
+
+    A client is bound to its loop (bullmq-python 1.6) and closed together with it: loops shut their
+    async generators down, also the short ones of async_to_sync.
+    """
     loop = asyncio.get_running_loop()
     held = _async_clients.get(loop)
     if held is not None and held[0] == address.key:

@@ -88,17 +88,17 @@ class Consumer:
             with contextlib.suppress(asyncio.CancelledError):
                 await stalled
 
-    async def drain(self, timeout: float) -> int:
+    async def drain(self, seconds: float) -> int:
         """Wait for running jobs.
 
         Args:
-            timeout: Seconds.
+            seconds: How long at most.
 
         Returns:
             How many still run.
         """
         if self._running:
-            await asyncio.wait(self._running.values(), timeout=timeout)
+            await asyncio.wait(self._running.values(), timeout=seconds)
         return len(self._running)
 
     async def close(self) -> None:
@@ -190,8 +190,11 @@ class Consumer:
     async def _settle(
         self, job: Any, delivery: Delivery, token: str, settlement: Settlement
     ) -> None:
-        """Tell the queue, for as long as it takes: a job that is done must not run again because
-        Redis was away for a moment (bullmq-python 1.11)."""
+        """Tell the queue, for as long as it takes.
+
+        A job that is done must not run again because Redis was away for a moment (bullmq-python
+        1.11).
+        """
         pause = _FIRST_PAUSE
         while True:
             try:

@@ -1,8 +1,8 @@
 """What travels through Redis: one flat object, payload keys beside reserved ``_`` keys (design 5).
 
 Writing, metadata comes from us alone: a payload with a reserved key is refused (P67, P69). Reading,
-nothing is taken on trust, since other BullMQ clients may write to the same queues: what is malformed
-and harmless is dropped, and a malformed write origin refuses the run (B072-B078, B172).
+nothing is taken on trust, since other BullMQ clients may write to the same queues: what is
+malformed and harmless is dropped, a malformed write origin refuses the run (B072-B078, B172).
 """
 
 from __future__ import annotations
@@ -79,12 +79,11 @@ def _wire(meta: Metadata) -> dict[str, JSON]:
     }
     if meta.trigger_event is not None:
         values["_triggerEvent"] = {
-            "id": meta.trigger_event.id, "headers": dict(meta.trigger_event.headers)
+            "id": meta.trigger_event.id,
+            "headers": dict(meta.trigger_event.headers),
         }
     if meta.trace is not None:
-        values["_traceContext"] = {
-            "traceId": meta.trace.trace_id, "spanId": meta.trace.span_id
-        }
+        values["_traceContext"] = {"traceId": meta.trace.trace_id, "spanId": meta.trace.span_id}
     if meta.write_origin is not None:
         values["_writeOrigin"] = meta.write_origin.to_wire()
     return {key: value for key, value in values.items() if value is not None}
@@ -95,7 +94,7 @@ def _check_size(data: Mapping[str, JSON]) -> None:
     size = len(json.dumps(data, separators=(",", ":"), allow_nan=False))
     if size > limit:
         raise PayloadTooLarge(
-            f"The job data is {size:,} bytes; KUMIKO[\"MAX_PAYLOAD_BYTES\"] allows {limit:,}. "
+            f'The job data is {size:,} bytes; KUMIKO["MAX_PAYLOAD_BYTES"] allows {limit:,}. '
             "Store the bulk in a file or table and send its key."
         )
 

@@ -1,9 +1,9 @@
-"""The BullMQ worker of one lane, reduced to single steps: fetch, wait, settle, look for stalled jobs.
+"""The BullMQ worker of one lane as single steps: fetch, wait, settle, look for stalled jobs.
 
-We use the package's own scripts and argument builders, but not its run loop. That one stops renewing
-locks while it waits for running jobs to end (bullmq-python 1.2), dies silently of a CancelledError
-(1.3), runs a finished job again when its return value is no JSON (1.12) or Redis was away for a
-moment (1.11), strands jobs with an unknown backoff (1.13), wakes up to a second late (1.14) and lets
+We use the package's own scripts and argument builders, but not its run loop. That one stops
+renewing locks while it waits for running jobs to end (bullmq-python 1.2), dies silently of a
+CancelledError (1.3), runs a finished job again when its return value is no JSON (1.12) or Redis was
+away for a moment (1.11), strands jobs with an unknown backoff (1.13), wakes up to a second late (1.14) and lets
 listeners change a job's state (1.18).
 """
 
@@ -71,9 +71,7 @@ class LaneWorker:
         """
         await self._worker._ensure_client_names()
         while True:
-            data, job_id, _, due = await self._worker.backend.moveToActive(
-                token, self._worker.opts
-            )
+            data, job_id, _, due = await self._worker.backend.moveToActive(token, self._worker.opts)
             if data:
                 self._next_due_ms = 0
                 return await self._parse(data, str(job_id), token)

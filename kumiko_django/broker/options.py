@@ -11,7 +11,7 @@ from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.definitions.options import LOW_PRIORITY, Backoff, Priority
 
 STACK_TRACES_KEPT: Final = 1
-"""BullMQ would keep one a failed attempt, without limit (bullmq-python 1.19); the history has all."""
+"""BullMQ would keep all, without limit (bullmq-python 1.19); the history has them."""
 MAX_DELAY_MS: Final = 10 * 365 * 24 * 3600 * 1000
 
 

@@ -65,11 +65,11 @@ async def _retrying(client: redis.asyncio.Redis, prefix: str, job_ids: list[str]
     return sum(1 for attempts in await pipeline.execute() if attempts and int(attempts) > 0)
 
 
-async def connect(timeout: float) -> redis.asyncio.Redis:
+async def connect(seconds: float) -> redis.asyncio.Redis:
     """A worker's client that has reached Redis (P90).
 
     Args:
-        timeout: Seconds to keep trying.
+        seconds: How long to keep trying.
 
     Raises:
         BrokerUnavailable: It was not reached in time, or refuses the credentials.
@@ -78,7 +78,7 @@ async def connect(timeout: float) -> redis.asyncio.Redis:
     address = current_address()
     client = new_async_client(address, patient=True)
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(seconds):
             await _ping(client)
     except (RedisError, OSError) as error:
         await client.aclose()

@@ -160,9 +160,7 @@ class JobDefinition:
                     f"{' or '.join(map(repr, allowed))}."
                 )
         if not isinstance(self.trigger, Manual):
-            raise DefinitionError(
-                f"{where}: trigger must be Manual(), not {self.trigger!r}."
-            )
+            raise DefinitionError(f"{where}: trigger must be Manual(), not {self.trigger!r}.")
         if not isinstance(self.description, str):
             raise DefinitionError(f"{where}: description must be text, not {self.description!r}.")
         try:

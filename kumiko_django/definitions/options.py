@@ -23,9 +23,7 @@ DEFAULT_BACKOFF_SECONDS: Final = 1.0
 
 
 def _is_number(value: object) -> bool:
-    return (
-        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    )
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +101,10 @@ DEFAULT_BACKOFF: Final = Backoff.fixed(DEFAULT_BACKOFF_SECONDS)
 
 
 def retry_window_ms(retries: int | None, backoff: Backoff | None) -> int:
-    """Longest time that the pauses between all attempts can add up to (B089), jitter and ceiling
-    included (P36)."""
+    """Longest time that the pauses between all attempts can add up to (B089).
+
+    Jitter and ceiling are included (P36).
+    """
     if not retries or backoff is None:
         return 0
     ceiling = math.inf if backoff.max_seconds is None else backoff.max_seconds

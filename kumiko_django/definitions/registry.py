@@ -88,7 +88,10 @@ class Registry:
         """For tests: within the block jobs can be registered; afterwards they are forgotten."""
         with self._lock:
             saved = (
-                dict(self._by_name), dict(self._by_alias), dict(self._by_handler), self._frozen
+                dict(self._by_name),
+                dict(self._by_alias),
+                dict(self._by_handler),
+                self._frozen,
             )
             self._frozen = False
         try:

@@ -85,18 +85,19 @@ def encode_payload(definition: JobDefinition, payload: Any) -> dict[str, JSON]:
         PayloadError: It cannot travel or does not fit; the message names the job and the place.
     """
     try:
-        value = {} if payload is None else payload
-        if definition.payload_schema is not None:
-            value = definition.payload_schema.dump(value)
-        if not isinstance(value, Mapping):
-            raise PayloadError(
-                f"payload must be a mapping of names to values, not {type(value).__name__}."
-            )
-        encoded = to_jsonable(value)
+        return _encode(definition, {} if payload is None else payload)
     except PayloadError as error:
         raise PayloadError(f"{definition.qualified_name}: {error}", path=error.path) from error
+
+
+def _encode(definition: JobDefinition, value: Any) -> dict[str, JSON]:
+    if definition.payload_schema is not None:
+        value = definition.payload_schema.dump(value)
+    encoded = to_jsonable(value) if isinstance(value, Mapping) else None
     if not isinstance(encoded, dict):
-        raise PayloadError(f"{definition.qualified_name}: payload is no mapping.")
+        raise PayloadError(
+            f"payload must be a mapping of names to values, not {type(value).__name__}."
+        )
     return encoded
 
 

@@ -26,9 +26,7 @@ def clean_row(values: Mapping[str, Any]) -> dict[str, Any]:
     """Column values with unstorable characters replaced and texts cut to their column's width."""
     limits = _limits()
     return {
-        name: clean_text(value, limits.get(name))
-        if isinstance(value, str)
-        else _clean_json(value)
+        name: clean_text(value, limits.get(name)) if isinstance(value, str) else _clean_json(value)
         for name, value in values.items()
     }
 

@@ -1,5 +1,8 @@
-"""The tables of the run history. Keys of the host's tenants and users are text, never foreign keys,
-since a router may keep them in another database."""
+"""The tables of the run history.
+
+Keys of the host's tenants and users are text, never foreign keys, since a router may keep them in
+another database.
+"""
 
 from __future__ import annotations
 
@@ -68,12 +71,15 @@ class JobRun(models.Model):
     result = models.JSONField(_("result"), null=True, blank=True)
     error = models.TextField(_("error"), blank=True, default="")
     fingerprint = models.CharField(
-        _("error group"), max_length=40, blank=True, default="",
+        _("error group"),
+        max_length=40,
+        blank=True,
+        default="",
         help_text=_("Same job, same kind of error, same place."),
     )
     traceback = models.TextField(_("traceback"), blank=True, default="")
     progress = models.JSONField(_("progress"), null=True, blank=True)
-    triggered_by_id = models.CharField(_("triggered by"), max_length=255, null=True, blank=True)  # noqa: DJ001  (unknown is not empty)
+    triggered_by_id = models.CharField(_("triggered by"), max_length=255, null=True, blank=True)
     trigger = models.CharField(_("trigger"), max_length=255, blank=True, default="")
     object_ref = models.CharField(_("object"), max_length=255, blank=True, default="")
     correlation_id = models.CharField(_("correlation"), max_length=128, blank=True, default="")
@@ -131,8 +137,9 @@ class LogLevel(models.TextChoices):
 class JobRunLog(models.Model):
     """One line that a handler logged. Deleted with its run (P80)."""
 
-    run = models.ForeignKey(JobRun, verbose_name=_("run"), on_delete=models.CASCADE,
-                            related_name="logs", db_index=False)  # the constraint has an index
+    run = models.ForeignKey(
+        JobRun, verbose_name=_("run"), on_delete=models.CASCADE, related_name="logs", db_index=False
+    )  # the constraint has an index
     number = models.PositiveIntegerField(_("number"))
     level = models.CharField(_("level"), max_length=8, choices=LogLevel.choices)
     message = models.TextField(_("message"))

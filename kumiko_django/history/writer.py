@@ -153,9 +153,11 @@ def _insert_logs(alias: str, logs: Iterable[tuple[UUID, LogLine]]) -> None:
     ]
     # Lines of a run whose row is gone (deleted by hand while it ran) would break the batch.
     run_ids = {row.run_id for row in rows}
-    present = set(
-        JobRun.objects.using(alias).filter(id__in=run_ids).values_list("id", flat=True)
-    ) if run_ids else set()
+    present = (
+        set(JobRun.objects.using(alias).filter(id__in=run_ids).values_list("id", flat=True))
+        if run_ids
+        else set()
+    )
     JobRunLog.objects.using(alias).bulk_create(
         [row for row in rows if row.run_id in present], batch_size=_CHUNK, ignore_conflicts=True
     )

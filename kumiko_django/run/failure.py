@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import traceback
 from functools import lru_cache
@@ -106,10 +107,8 @@ def _secrets() -> tuple[str, ...]:
     """Values of this process that must appear in no text."""
     found = [django_settings.SECRET_KEY]
     found += [str(entry.get("PASSWORD") or "") for entry in django_settings.DATABASES.values()]
-    try:
+    with contextlib.suppress(SettingsError):  # without an address there is no password of it
         found += current_address().secrets
-    except SettingsError:
-        pass  # without an address there is no password of it
     return tuple(secret for secret in found if secret)
 
 

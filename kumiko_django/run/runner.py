@@ -1,9 +1,8 @@
-"""One run, step by step. Bookkeeping that fails is logged and never changes the outcome (P24-P26)."""
+"""One run, step by step. Bookkeeping that fails never changes the outcome (P24-P26)."""
 
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import logging
 from typing import Any
 
@@ -143,10 +142,10 @@ class Runner:
         """The queue is told only after this: what it calls done is on record."""
         try:
             stands = await asyncio.wrap_future(self._recorder.run_ended(run.ended_event(outcome)))
-        except Exception as error:
+        except Exception:
             logger.exception(
-                "Run %s of %s ended (%s) without a record: %s",
-                run.run_id, run.delivery.job_name, type(outcome).__name__.lower(), error,
+                "Run %s of %s ended (%s) without a record",
+                run.run_id, run.delivery.job_name, type(outcome).__name__.lower(),
             )  # fmt: skip
             return
         if not stands:
@@ -191,13 +190,14 @@ def _settlement(outcome: Outcome) -> Settlement:
 
 def _log_failure(run: Run, outcome: Failed) -> None:
     """To the process log, with what is needed to find the run (B130)."""
+    delivery = run.delivery
     logger.warning(
         "Job %s (%s) failed on attempt %d of %d%s: %s",
-        run.delivery.job_name,
-        run.delivery.job_id,
-        run.delivery.attempt,
-        run.delivery.max_attempts,
-        ", finally" if outcome.final else f"; next in {dt.timedelta(milliseconds=outcome.retry_ms)}",
+        delivery.job_name,
+        delivery.job_id,
+        delivery.attempt,
+        delivery.max_attempts,
+        ", finally" if outcome.final else f"; the next in {outcome.retry_ms / 1000:g} s",
         outcome.error,
         extra={"run_id": str(run.run_id), "tenant_id": run.tenant_id, "final": outcome.final},
     )

@@ -100,9 +100,7 @@ def _without_tenancy(definition: JobDefinition, explicit: str | None) -> str:
     return SYSTEM
 
 
-def _refuse_foreign(
-    definition: JobDefinition, explicit: str, scope: ambient.Scope | None
-) -> None:
+def _refuse_foreign(definition: JobDefinition, explicit: str, scope: ambient.Scope | None) -> None:
     if scope is None or scope.mode == "system" or explicit in (scope.tenant_id, SYSTEM):
         return
     raise ScopeError(

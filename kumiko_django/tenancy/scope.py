@@ -102,7 +102,7 @@ class _ScopeBlock:
 
 
 def tenant_scope(tenant_id: str | int | UUID) -> _ScopeBlock:
-    """Work for one tenant: ``with tenant_scope("acme"):``, ``async with``, or as a decorator.
+    """Work for one tenant, in a ``with`` or ``async with`` block or as a decorator.
 
     Raises:
         ScopeError: The id is unusable, or is ``SYSTEM``.

@@ -21,7 +21,7 @@ from django.utils.functional import Promise
 
 from kumiko_django.exceptions import PayloadError
 
-JSON: TypeAlias = "None | bool | int | float | str | list[JSON] | dict[str, JSON]"
+JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 """What JSON has."""
 
 _MAX_DEPTH = 64

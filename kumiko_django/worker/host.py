@@ -68,9 +68,7 @@ class Host:
     def _consume(self) -> list[asyncio.Task[None]]:
         config = self._config
         self._consumers = [
-            Consumer(
-                lane, self._runner.run, concurrency=config.concurrency, name=config.worker_id
-            )
+            Consumer(lane, self._runner.run, concurrency=config.concurrency, name=config.worker_id)
             for lane in config.lanes
         ]
         tasks = [

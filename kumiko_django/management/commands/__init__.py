@@ -1,0 +1,3 @@
+"""The commands; each only parses, and calls a room."""
+
+from __future__ import annotations

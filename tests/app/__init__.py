@@ -1,0 +1,3 @@
+"""The Django app whose jobs the tests run (label ``testapp``)."""
+
+from __future__ import annotations

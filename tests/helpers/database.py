@@ -1,0 +1,93 @@
+"""The test database seen from outside: who is connected to it, and what happens without it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from django.db import connection, connections
+
+
+def connection_count() -> int | None:
+    """Say how many other clients are connected to the test database.
+
+    PostgreSQL is asked itself (``pg_stat_activity``), over a connection that is not counted. The
+    test's own Django connection is counted if it is open. SQLite has no such number: None.
+    """
+    if connection.vendor != "postgresql":
+        return None
+    with _postgres(str(connection.settings_dict["NAME"])) as outside:
+        row = outside.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+            " AND datname = current_database() AND pid <> pg_backend_pid()"
+        ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def terminate_connections() -> int:
+    """Cut every connection to the test database (PostgreSQL only), and say how many there were."""
+    with _postgres("postgres") as outside:
+        return _terminate(outside)
+
+
+@contextmanager
+def database_away() -> Iterator[None]:
+    """Take the database away for the length of a ``with`` block.
+
+    PostgreSQL cuts all connections to the test database and accepts no new ones. SQLite, which is
+    a file, is locked for writing: writers get "database is locked" after their busy timeout
+    (``KUMIKO_TEST_SQLITE_TIMEOUT``, in seconds, for processes that should not wait 20 s).
+
+    Handlers that need the database fail meanwhile; the jobs ``quiet`` and ``quiet-async`` do not.
+    The test itself cannot query inside the block; its own connections are closed on both ends.
+    """
+    connections.close_all()
+    if connection.vendor == "postgresql":
+        with _postgres("postgres") as outside:
+            name = psycopg.sql.Identifier(str(connection.settings_dict["NAME"]))
+            allow = psycopg.sql.SQL("ALTER DATABASE {} WITH ALLOW_CONNECTIONS {}")
+            outside.execute(allow.format(name, psycopg.sql.SQL("false")))
+            try:
+                _terminate(outside)
+                yield
+            finally:
+                outside.execute(allow.format(name, psycopg.sql.SQL("true")))
+    else:
+        locker = sqlite3.connect(
+            str(connection.settings_dict["NAME"]), timeout=20, isolation_level=None
+        )
+        try:
+            locker.execute("BEGIN IMMEDIATE")
+            yield
+        finally:
+            locker.close()
+    connections.close_all()
+
+
+def _terminate(outside: psycopg.Connection) -> int:
+    cursor = outside.execute(
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+        " WHERE backend_type = 'client backend' AND datname = %s AND pid <> pg_backend_pid()",
+        [connection.settings_dict["NAME"]],
+    )
+    return len(cursor.fetchall())
+
+
+@contextmanager
+def _postgres(database: str) -> Iterator[psycopg.Connection]:
+    """Connect beside Django, so that any thread and any coroutine may ask."""
+    settings = connection.settings_dict
+    wanted = {
+        "dbname": database,
+        "user": settings["USER"],
+        "password": settings["PASSWORD"],
+        "host": settings["HOST"],
+        "port": settings["PORT"],
+    }
+    with psycopg.connect(
+        **{name: value for name, value in wanted.items() if value}, autocommit=True
+    ) as outside:
+        yield outside

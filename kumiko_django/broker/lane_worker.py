@@ -3,8 +3,8 @@
 We use the package's own scripts and argument builders, but not its run loop. That one stops
 renewing locks while it waits for running jobs to end (bullmq-python 1.2), dies silently of a
 CancelledError (1.3), runs a finished job again when its return value is no JSON (1.12) or Redis was
-away for a moment (1.11), strands jobs with an unknown backoff (1.13), wakes up to a second late (1.14) and lets
-listeners change a job's state (1.18).
+away for a moment (1.11), strands jobs with an unknown backoff (1.13), wakes up to a second late
+(1.14) and lets listeners change a job's state (1.18).
 """
 
 from __future__ import annotations

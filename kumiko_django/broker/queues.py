@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-import redis.asyncio
+from redis.asyncio import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
 
 from kumiko_django.broker.bullmq import queue_scripts
 from kumiko_django.broker.connection import current_address, new_async_client, unavailable
 from kumiko_django.broker.keys import queue_name
 from kumiko_django.definitions.options import Lane
+
+Client: TypeAlias = Redis
+"""A connection to the broker, for rooms that only pass it on."""
 
 _RETRIES_LOOKED_AT: Final = 1000
 
@@ -41,7 +44,7 @@ class LaneCounts:
         return not (self.waiting or self.prioritized or self.active or self.retrying)
 
 
-async def lane_counts(client: redis.asyncio.Redis, lane: Lane) -> LaneCounts:
+async def lane_counts(client: Client, lane: Lane) -> LaneCounts:
     """Count a lane's jobs."""
     keys = queue_scripts(queue_name(lane)).keys
     pipeline = client.pipeline(transaction=True)
@@ -56,7 +59,7 @@ async def lane_counts(client: redis.asyncio.Redis, lane: Lane) -> LaneCounts:
     )
 
 
-async def _retrying(client: redis.asyncio.Redis, prefix: str, job_ids: list[str]) -> int:
+async def _retrying(client: Client, prefix: str, job_ids: list[str]) -> int:
     if not job_ids:
         return 0
     pipeline = client.pipeline(transaction=False)
@@ -65,7 +68,7 @@ async def _retrying(client: redis.asyncio.Redis, prefix: str, job_ids: list[str]
     return sum(1 for attempts in await pipeline.execute() if attempts and int(attempts) > 0)
 
 
-async def connect(seconds: float) -> redis.asyncio.Redis:
+async def connect(seconds: float) -> Client:
     """A worker's client that has reached Redis (P90).
 
     Args:
@@ -86,7 +89,7 @@ async def connect(seconds: float) -> redis.asyncio.Redis:
     return client
 
 
-async def _ping(client: redis.asyncio.Redis) -> None:
+async def _ping(client: Client) -> None:
     pause = 0.1
     while True:
         try:
@@ -108,7 +111,7 @@ def _may_pass(error: Exception) -> bool:
     return not isinstance(error, AuthenticationError | NoPermissionError | ResponseError)
 
 
-async def server_problems(client: redis.asyncio.Redis) -> tuple[list[str], list[str]]:
+async def server_problems(client: Client) -> tuple[list[str], list[str]]:
     """What is wrong with the server for our purposes.
 
     Returns:

@@ -7,8 +7,6 @@ import contextlib
 import logging
 from typing import Any
 
-import redis.asyncio
-
 from kumiko_django.broker import queues
 from kumiko_django.broker.consumer import Consumer
 from kumiko_django.history.recorder import Recorder
@@ -18,6 +16,8 @@ from kumiko_django.worker.config import HostConfig
 logger = logging.getLogger("kumiko_django.worker")
 
 DRAIN_POLL_SECONDS = 0.25
+FETCH_SECONDS = 3.0
+"""How long the last fetch may take."""
 RECORD_SECONDS = 5.0
 """How long the last records may take while the database is away."""
 SETTLE_SECONDS = 5.0
@@ -82,7 +82,7 @@ class Host:
         return tasks
 
     async def _until_stop(
-        self, client: redis.asyncio.Redis, consuming: list[asyncio.Task[None]]
+        self, client: queues.Client, consuming: list[asyncio.Task[None]]
     ) -> None:
         waits: list[asyncio.Task[Any]] = [
             asyncio.create_task(self._stop.wait(), name="kumiko-stop")
@@ -102,7 +102,7 @@ class Host:
                 raise RuntimeError(f"{task.get_name()} ended by itself: {error!r}") from error
         self.request_stop()
 
-    async def _until_drained(self, client: redis.asyncio.Redis) -> None:
+    async def _until_drained(self, client: queues.Client) -> None:
         """Wait until no lane of ours has anything to do now; work planned for later stays."""
         while True:
             counts = [await queues.lane_counts(client, lane) for lane in self._config.lanes]
@@ -114,7 +114,7 @@ class Host:
 
     async def _wind_down(self) -> bool:
         """Wait for what runs, then break off and give back the rest (P88)."""
-        await asyncio.gather(*(c.drain(self._config.grace_seconds) for c in self._consumers))
+        await self._drain(self._config.grace_seconds)
         unfinished = self._running()
         if not unfinished:
             return True
@@ -124,18 +124,30 @@ class Host:
             self._config.grace_seconds,
         )
         self._runner.interrupt()
-        await asyncio.gather(*(c.drain(SETTLE_SECONDS) for c in self._consumers))
+        await self._drain(SETTLE_SECONDS)
+        if self._running():
+            # They wait for their records. Give up on the database, so that the queue is told.
+            await asyncio.to_thread(self._recorder.close, RECORD_SECONDS)
+            await self._drain(SETTLE_SECONDS)
         for consumer in self._consumers:
             consumer.leave()
         return False
 
+    async def _drain(self, seconds: float) -> None:
+        await asyncio.gather(*(consumer.drain(seconds) for consumer in self._consumers))
+
     async def _tear_down(
-        self, client: redis.asyncio.Redis, consuming: list[asyncio.Task[None]]
+        self, client: queues.Client, consuming: list[asyncio.Task[None]]
     ) -> None:
         """Close everything, whatever happened before (B234, B235)."""
         for consumer in self._consumers:
             consumer.stop_fetching()
+        if consuming:
+            # A fetch is let finish, or its job would lie until its lock runs out; but a Redis that
+            # does not answer must not hold us.
+            await asyncio.wait(consuming, timeout=FETCH_SECONDS)
         for task in consuming:
+            task.cancel()
             with contextlib.suppress(Exception, asyncio.CancelledError):
                 await task
         if not await asyncio.to_thread(self._recorder.close, RECORD_SECONDS):

@@ -7,7 +7,12 @@ import asyncio
 import logging
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import (
+    BaseCommand,
+    CommandError,
+    CommandParser,
+    SystemCheckError,
+)
 
 from kumiko_django.conf import get_settings
 from kumiko_django.definitions.options import LANES, Lane
@@ -31,6 +36,9 @@ class Command(BaseCommand):
         "Run the jobs of a lane. The first SIGTERM or SIGINT takes no more jobs, waits for those "
         "that run and gives back the rest; a second one leaves at once."
     )
+
+    # Checked in handle(), where a failure gets an exit code of its own.
+    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the options."""
@@ -68,6 +76,10 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Run the command."""
         self._set_up_logging(int(options["verbosity"]))
+        try:
+            self.check()
+        except SystemCheckError as error:
+            raise CommandError(str(error), returncode=ExitCode.CONFIGURATION) from error
         try:
             config = _config(options)
             if options["check_only"]:

@@ -1,0 +1,68 @@
+# Every target makes or refreshes .venv first; nothing else has to be installed or running.
+# Another interpreter: make PYTHON=python3.13 test
+
+PYTHON ?= python3
+ifneq ($(origin PYTHON),file)
+SAME_PYTHON := --same-python
+endif
+BIN := .venv/bin
+REDIS_PY_LOWEST := 6.4.0
+REDIS_PY_LOWEST_DIR := .venv/redis-py-$(REDIS_PY_LOWEST)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo serve test lint docs clean
+
+help: ## Say what there is
+	@echo "make TARGET, where TARGET is one of:"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Make or refresh .venv
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 || { \
+	  echo "'$(PYTHON)' is not Python 3.11 or newer. Name one: make PYTHON=/path/to/python3.12" >&2; \
+	  exit 1; \
+	}
+	@$(PYTHON) .ci/venv.py $(SAME_PYTHON)
+
+demo: setup ## Run the example project end to end, from an upload to the run history
+	@$(BIN)/python -m example_project.demo
+
+serve: setup ## Run the example's web server and workers until Ctrl-C
+	@$(BIN)/python -m example_project.demo --serve
+
+test: setup $(REDIS_PY_LOWEST_DIR) ## Run the tests on SQLite and on PostgreSQL
+	$(BIN)/python manage.py check --fail-level WARNING
+	$(BIN)/python manage.py makemigrations --check --dry-run
+	DJANGO_SETTINGS_MODULE=tests.settings $(BIN)/python -m django makemigrations --check --dry-run
+ifeq ($(strip $(DATABASE_URL)),)
+	KUMIKO_TEST_DATABASE=sqlite $(BIN)/python -m pytest
+	KUMIKO_TEST_DATABASE=postgres $(BIN)/python -m pytest -m "not idle and not once"
+else
+	$(BIN)/python -m pytest
+endif
+	@PYTHONPATH=$(REDIS_PY_LOWEST_DIR) $(BIN)/python -c \
+	  'import redis; assert redis.__version__ == "$(REDIS_PY_LOWEST)", redis.__version__'
+	@echo "The idle queue once more, on redis-py $(REDIS_PY_LOWEST)"
+	PYTHONPATH=$(REDIS_PY_LOWEST_DIR) $(BIN)/python -m pytest -m idle
+
+# The lowest redis-py in a folder of its own that goes before the newest on the path.
+$(REDIS_PY_LOWEST_DIR): | setup
+	@rm -rf $@.new
+	@if command -v uv >/dev/null 2>&1; then \
+	  uv pip install --quiet --python $(BIN)/python --no-deps --target $@.new redis==$(REDIS_PY_LOWEST); \
+	else \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@.new redis==$(REDIS_PY_LOWEST); \
+	fi
+	@mv $@.new $@
+
+lint: setup ## Check style, types and the order of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+docs: setup ## Build the documentation into docs/_build/html
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --nitpicky -b html docs docs/_build/html
+
+clean: ## Remove what the other targets made
+	rm -rf .venv .venv.lock docs/_build build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

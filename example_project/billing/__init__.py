@@ -1,0 +1,3 @@
+"""Invoices for orders, their payment, and reminders for those that are overdue."""
+
+from __future__ import annotations

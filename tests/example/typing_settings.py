@@ -1,0 +1,14 @@
+"""Settings that only the type checker loads: the test suite's, with the example's apps as well."""
+
+from __future__ import annotations
+
+from tests.settings import *  # noqa: F403
+from tests.settings import INSTALLED_APPS
+
+INSTALLED_APPS = [
+    *INSTALLED_APPS,
+    "django.contrib.staticfiles",
+    "example_project.tenants",
+    "example_project.orders",
+    "example_project.billing",
+]

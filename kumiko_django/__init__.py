@@ -35,9 +35,9 @@ if TYPE_CHECKING:
         dispatch,
         dispatch_many,
     )
-    from kumiko_django.dispatching.results import Dispatched
     from kumiko_django.run.context import JobContext
     from kumiko_django.tenancy.scope import current_tenant_id, system_scope, tenant_scope
+    from kumiko_django.types.results import Dispatched
 
 __version__ = "0.1.0"
 
@@ -51,7 +51,7 @@ _HOMES = {
     "adispatch": "dispatching.dispatcher",
     "dispatch_many": "dispatching.dispatcher",
     "adispatch_many": "dispatching.dispatcher",
-    "Dispatched": "dispatching.results",
+    "Dispatched": "types.results",
     "JobContext": "run.context",
     "tenant_scope": "tenancy.scope",
     "system_scope": "tenancy.scope",

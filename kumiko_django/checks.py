@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from django.conf import settings as django_settings
 from django.core import checks
 from django.core.checks import CheckMessage, Error, register
-from django.db import router
+from django.db import connections, router
 
 from kumiko_django.broker.address import address_of
 from kumiko_django.conf import Settings, get_settings
@@ -75,12 +74,13 @@ def check_sqlite(app_configs: Sequence[Any] | None = None, **_: Any) -> list[Che
     from kumiko_django.history.models import JobRun
 
     alias = router.db_for_write(JobRun)
-    database = django_settings.DATABASES.get(alias, {})
-    if not str(database.get("ENGINE", "")).endswith("sqlite3"):
+    database = connections[alias]
+    if database.vendor != "sqlite":
         return []
-    if str(database.get("NAME", "")).startswith((":memory:", "file:")):
+    if str(database.settings_dict["NAME"]).startswith((":memory:", "file:")):
         return []
-    if (database.get("OPTIONS") or {}).get("transaction_mode") == "IMMEDIATE":
+    mode = (database.settings_dict.get("OPTIONS") or {}).get("transaction_mode")
+    if str(mode).upper() in ("IMMEDIATE", "EXCLUSIVE"):
         return []
     return [
         checks.Warning(

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import datetime as dt
 import difflib
+import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from django.conf import settings as django_settings
 from django.core.signals import setting_changed
@@ -24,7 +25,9 @@ from kumiko_django.exceptions import SettingsError
 TenantsCallable: TypeAlias = Callable[[], Iterable[Any]]
 
 _DAY = 24 * 60 * 60
-_PREFIX = re.compile(r"^[A-Za-z0-9_.{}-]+$")
+_MAX_SECONDS = 1_000_000_000
+"""About 31 years: what clocks and the queue can hold; infinity and NaN are beyond it."""
+_PREFIX = re.compile(r"[A-Za-z0-9_.{}-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class Settings:
             turns tenancy on.
     """
 
-    redis_url: str | None = None
+    redis_url: str | None = field(default=None, repr=False)  # it may have a password
     cache_alias: str | None = None
     queue_prefix: str = "kumiko-jobs"
     key_prefix: str = "bull"
@@ -71,17 +74,22 @@ class Settings:
         """The active tenant ids as text, in the order in which ``TENANTS`` gives them.
 
         Raises:
-            SettingsError: ``TENANTS`` cannot be imported or is not callable.
+            SettingsError: ``TENANTS`` cannot be imported, is not callable or gives no ids.
         """
         if self.tenants is None:
             return []
-        return [str(tenant) for tenant in self.tenants_callable()()]
+        given: Any = self.tenants_callable()()
+        if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+            raise SettingsError(
+                f'KUMIKO["TENANTS"] must give a list of the active tenant ids, not {given!r}.'
+            )
+        return [str(tenant) for tenant in given]
 
     def tenants_callable(self) -> TenantsCallable:
         """``TENANTS`` as a callable, imported where it is a dotted path.
 
         Raises:
-            SettingsError: It cannot be imported or is not callable.
+            SettingsError: It cannot be imported or is not callable without arguments.
         """
         value: Any = self.tenants
         if isinstance(value, str):
@@ -96,8 +104,20 @@ class Settings:
                 f'KUMIKO["TENANTS"] must be a callable without arguments that gives the active '
                 f"tenant ids, or the dotted path to one; {value!r} is neither."
             )
+        _refuse_arguments(value)
         callable_value: TenantsCallable = value
         return callable_value
+
+
+def _refuse_arguments(tenants: Callable[..., Any]) -> None:
+    try:
+        inspect.signature(tenants).bind()
+    except TypeError as error:
+        raise SettingsError(
+            f'KUMIKO["TENANTS"] = {tenants!r} must be callable without arguments: {error}.'
+        ) from None
+    except ValueError:  # a builtin without a signature: the call itself will tell
+        return
 
 
 def get_settings() -> Settings:
@@ -122,7 +142,7 @@ def build(raw: object) -> Settings:
     """
     if not isinstance(raw, Mapping):
         raise SettingsError(f"KUMIKO must be a dict, not {type(raw).__name__}.")
-    known = {field.name.upper(): field.name for field in fields(Settings)}
+    known = {entry.name.upper(): entry.name for entry in fields(Settings)}
     values: dict[str, Any] = {}
     for key, value in raw.items():
         if key not in known:
@@ -141,8 +161,11 @@ def _unknown_key(key: object, known: list[str]) -> str:
 
 
 def _text(key: str, value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise SettingsError(f"KUMIKO[{key!r}] must be a non-empty text, not {value!r}.")
+    if not isinstance(value, str):
+        # Without the value: bytes of a URL would show their password.
+        raise SettingsError(f"KUMIKO[{key!r}] must be text, not {type(value).__name__}.")
+    if not value.strip():
+        raise SettingsError(f"KUMIKO[{key!r}] must not be empty; leave it out, or set it.")
     return value
 
 
@@ -160,7 +183,7 @@ def _redis_url(key: str, value: object) -> str:
 def _prefix(key: str, value: object) -> str:
     # BullMQ for Node refuses queue names with a colon, and keys are split at colons.
     text = _text(key, value)
-    if not _PREFIX.match(text):
+    if not _PREFIX.fullmatch(text):
         raise SettingsError(
             f"KUMIKO[{key!r}] = {value!r} may have letters, digits, '.', '_', '-' and braces only."
         )
@@ -171,23 +194,25 @@ def _age(key: str, value: object) -> int:
     seconds = value.total_seconds() if isinstance(value, dt.timedelta) else value
     if isinstance(seconds, float) and seconds.is_integer():
         seconds = int(seconds)
-    if isinstance(seconds, bool) or not isinstance(seconds, int) or seconds <= 0:
+    is_whole = isinstance(seconds, int) and not isinstance(seconds, bool)
+    if not is_whole or not 0 < cast("int", seconds) <= _MAX_SECONDS:
         raise SettingsError(
-            f"KUMIKO[{key!r}] must be a whole number of seconds above 0, or a timedelta, "
-            f"not {value!r}."
+            f"KUMIKO[{key!r}] must be a whole number of seconds above 0 (at most "
+            f"{_MAX_SECONDS:,}), or a timedelta, not {value!r}."
         )
-    return seconds
+    return cast("int", seconds)
 
 
 def _seconds(minimum: float) -> Callable[[str, object], float]:
     def validate(key: str, value: object) -> float:
         seconds = value.total_seconds() if isinstance(value, dt.timedelta) else value
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds < minimum:
+        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        if not is_number or not minimum <= cast("float", seconds) <= _MAX_SECONDS:
             raise SettingsError(
                 f"KUMIKO[{key!r}] must be seconds (a number or a timedelta) of at least "
-                f"{minimum:g}, not {value!r}."
+                f"{minimum:g} and at most {_MAX_SECONDS:,}, not {value!r}."
             )
-        return float(seconds)
+        return float(cast("float", seconds))
 
     return validate
 

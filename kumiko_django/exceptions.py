@@ -8,7 +8,10 @@ from __future__ import annotations
 
 
 class KumikoError(Exception):
-    """Root of all errors of this package; catch it to catch them all. Never raised itself."""
+    """Root of all errors of this package; catch it to catch them all.
+
+    Raised itself only where jobs are used before Django is set up.
+    """
 
 
 class DefinitionError(KumikoError):

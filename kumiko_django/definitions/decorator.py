@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import difflib
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from kumiko_django.definitions.job import JobDefinition, TenantRule
 from kumiko_django.definitions.options import Backoff, Lane, Priority
 from kumiko_django.definitions.registry import registry
-from kumiko_django.definitions.triggers import Manual, Trigger
+from kumiko_django.definitions.triggers import Trigger
 from kumiko_django.exceptions import DefinitionError, KumikoError
+from kumiko_django.types.arguments import AMBIENT, Delay, TenantArgument
+from kumiko_django.types.results import Dispatched
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -21,30 +24,88 @@ R_co = TypeVar("R_co", covariant=True)
 class Job(Protocol[P, R_co]):
     """A job function: what it was before, and four ways to dispatch it."""
 
+    __name__: str
+    __qualname__: str
     definition: JobDefinition
-    dispatch: Callable[..., Any]
-    adispatch: Callable[..., Any]
-    dispatch_many: Callable[..., Any]
-    adispatch_many: Callable[..., Any]
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the plain function: no queue, no history."""
+        ...
+
+    def dispatch(
+        self,
+        payload: Any = None,
+        *,
+        tenant_id: TenantArgument = AMBIENT,
+        triggered_by: Any = None,
+        priority: Priority | None = None,
+        delay: Delay = None,
+        run_at: dt.datetime | None = None,
+        using: str | None = None,
+        immediate: bool = False,
+    ) -> Dispatched:
+        """Queue this job; see :func:`kumiko_django.dispatch`."""
+        ...
+
+    async def adispatch(
+        self,
+        payload: Any = None,
+        *,
+        tenant_id: TenantArgument = AMBIENT,
+        triggered_by: Any = None,
+        priority: Priority | None = None,
+        delay: Delay = None,
+        run_at: dt.datetime | None = None,
+        using: str | None = None,
+        immediate: bool = False,
+    ) -> Dispatched:
+        """Queue this job from async code; see :func:`kumiko_django.adispatch`."""
+        ...
+
+    def dispatch_many(
+        self,
+        payloads: Iterable[Any],
+        *,
+        tenant_id: TenantArgument = AMBIENT,
+        triggered_by: Any = None,
+        priority: Priority | None = None,
+        delay: Delay = None,
+        run_at: dt.datetime | None = None,
+        using: str | None = None,
+        immediate: bool = False,
+    ) -> list[Dispatched]:
+        """Queue this job once for each payload; see :func:`kumiko_django.dispatch_many`."""
+        ...
+
+    async def adispatch_many(
+        self,
+        payloads: Iterable[Any],
+        *,
+        tenant_id: TenantArgument = AMBIENT,
+        triggered_by: Any = None,
+        priority: Priority | None = None,
+        delay: Delay = None,
+        run_at: dt.datetime | None = None,
+        using: str | None = None,
+        immediate: bool = False,
+    ) -> list[Dispatched]:
+        """Do the same from async code; see :func:`kumiko_django.adispatch_many`."""
         ...
 
 
 class Dispatcher(Protocol):
     """What a job's own dispatch methods call; the dispatch room plugs itself in here."""
 
-    def dispatch(self, job: Any, *args: Any, **kwargs: Any) -> Any:
+    def dispatch(self, job: Any, *args: Any, **kwargs: Any) -> Dispatched:
         """See ``kumiko_django.dispatch``."""
 
-    async def adispatch(self, job: Any, *args: Any, **kwargs: Any) -> Any:
+    async def adispatch(self, job: Any, *args: Any, **kwargs: Any) -> Dispatched:
         """See ``kumiko_django.adispatch``."""
 
-    def dispatch_many(self, job: Any, *args: Any, **kwargs: Any) -> Any:
+    def dispatch_many(self, job: Any, *args: Any, **kwargs: Any) -> list[Dispatched]:
         """See ``kumiko_django.dispatch_many``."""
 
-    async def adispatch_many(self, job: Any, *args: Any, **kwargs: Any) -> Any:
+    async def adispatch_many(self, job: Any, *args: Any, **kwargs: Any) -> list[Dispatched]:
         """See ``kumiko_django.adispatch_many``."""
 
 
@@ -65,7 +126,7 @@ class _Port:
 dispatcher_port = _Port()
 
 
-class _Method(Generic[R]):
+class _Method:
     """One of the dispatch methods of a job function."""
 
     def __init__(self, name: str, definition: JobDefinition) -> None:
@@ -74,6 +135,9 @@ class _Method(Generic[R]):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return getattr(dispatcher_port.get(), self._name)(self._definition, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<{self._name} of {self._definition.qualified_name}>"
 
 
 _METHODS = ("dispatch", "adispatch", "dispatch_many", "adispatch_many")
@@ -109,11 +173,7 @@ def job(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     _refuse_unknown(options)
 
     def decorate(target: Callable[..., Any]) -> Any:
-        if not inspect.isroutine(target):
-            raise DefinitionError(
-                f"@job is for functions; {target!r} is a {type(target).__name__}. Register other "
-                "callables with registry.register(JobDefinition(handler=..., name=...))."
-            )
+        _refuse_no_function(target)
         definition = registry.register(JobDefinition(handler=target, **options))
         decorated = cast("Any", target)
         decorated.definition = definition
@@ -122,6 +182,26 @@ def job(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         return decorated
 
     return decorate if function is None else decorate(function)
+
+
+def _refuse_no_function(target: Any) -> None:
+    """Only what keeps the attributes that are set on it, and is not a job already."""
+    if isinstance(target, str):
+        raise DefinitionError(f"@job takes its options by name: write @job(name={target!r}).")
+    # A method object, bound or static, loses attributes or gives its function without them.
+    loses = inspect.ismethod(target) or isinstance(target, staticmethod | classmethod)
+    if loses or not inspect.isroutine(target) or not hasattr(target, "__dict__"):
+        raise DefinitionError(
+            f"@job is for functions; {target!r} is a {type(target).__name__}. Register other "
+            "callables with registry.register(JobDefinition(handler=..., name=...))."
+        )
+    before = getattr(target, "definition", None)
+    if isinstance(before, JobDefinition) and before.handler is target:
+        raise DefinitionError(
+            f"{target.__module__}.{target.__qualname__} is a job already "
+            f"({before.qualified_name}). Register a second job for it with "
+            "registry.register(JobDefinition(handler=..., name=...))."
+        )
 
 
 def _refuse_unknown(options: dict[str, Any]) -> None:
@@ -138,4 +218,4 @@ def _refuse_unknown(options: dict[str, Any]) -> None:
     raise DefinitionError(f"@job has no option {unknown[0]!r}. {hint}")
 
 
-__all__ = ["Dispatcher", "Job", "Manual", "dispatcher_port", "job"]
+__all__ = ["Dispatcher", "Job", "dispatcher_port", "job"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from django.utils.module_loading import autodiscover_modules
 
+from kumiko_django.definitions.registry import registry
+
 JOBS_MODULE = "jobs"
 
 
@@ -12,5 +14,11 @@ def discover() -> None:
 
     An app without one is passed over; an error inside one is raised, since a job that silently
     does not exist is worse than a process that does not start.
+
+    Raises:
+        DefinitionError: The schema of a job names something that no module has defined.
     """
     autodiscover_modules(JOBS_MODULE)
+    for definition in registry.all():
+        if definition.payload_schema is not None:
+            definition.payload_schema.complete()

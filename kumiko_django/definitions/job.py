@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from kumiko_django.definitions import names
+from kumiko_django.definitions.handler import check_handler, innermost, place, runs_on_loop
 from kumiko_django.definitions.options import (
     DEFAULT_BACKOFF,
     LANES,
@@ -24,6 +25,8 @@ from kumiko_django.exceptions import DefinitionError
 Handler: TypeAlias = Callable[..., Any]
 TenantRule: TypeAlias = Literal["required", "system"]
 TENANT_RULES: tuple[TenantRule, ...] = ("required", "system")
+MAX_RETRIES: Final = 100_000
+"""Far beyond any use, and within what every database and queue counts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,15 +62,16 @@ class JobDefinition:
     backoff: Backoff | None = None
     priority: Priority = "normal"
     schema: Any = None
-    aliases: tuple[str, ...] = ()
+    aliases: Sequence[str] = ()
     description: str = ""
     payload_schema: PayloadSchema | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
         where = f"job {self._where()}"
-        self._check_handler(where)
-        short = self.name or names.kebab(getattr(self.handler, "__name__", ""))
-        self._set("name", names.check_short_name(short, where))
+        check_handler(self.handler, where)
+        self._set("name", self._short_name(where))
+        if self.app_label is not None:
+            names.qualify(self.app_label, self.name, where)
         self._check_choices(where)
         self._check_retries(where)
         self._set("aliases", _check_aliases(self.aliases, where))
@@ -76,10 +80,17 @@ class JobDefinition:
         if not self.description:
             self._set("description", _first_doc_line(self.handler))
 
-    @property
+    def __copy__(self) -> JobDefinition:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> JobDefinition:
+        # It cannot change, and the registry knows it by identity.
+        return self
+
+    @cached_property
     def is_async(self) -> bool:
         """Whether the handler runs on the event loop instead of in a thread."""
-        return inspect.iscoroutinefunction(self.handler)
+        return runs_on_loop(self.handler)
 
     @property
     def attempts(self) -> int:
@@ -94,9 +105,9 @@ class JobDefinition:
     @cached_property
     def module(self) -> str:
         """Dotted module of the handler, for messages and operators."""
-        return getattr(self.handler, "__module__", None) or "?"
+        return place(self.handler)[0]
 
-    @property
+    @cached_property
     def qualified_name(self) -> str:
         """``<app-label>:job:<name>``: the job's name in the queue, the history and messages.
 
@@ -110,44 +121,39 @@ class JobDefinition:
             )
         return names.qualify(self.app_label, self.name, f"job {self._where()}")
 
-    @property
+    @cached_property
     def qualified_aliases(self) -> tuple[str, ...]:
         """The aliases with their app; a short alias belongs to this job's app."""
-        label = self.app_label or ""
+        if not self.aliases:
+            return ()
+        app = self.qualified_name.split(":", 1)[0]
         return tuple(
-            alias
-            if names.is_qualified(alias)
-            else names.qualify(label, alias, f"job {self._where()}")
-            for alias in self.aliases
+            alias if names.is_qualified(alias) else f"{app}:job:{alias}" for alias in self.aliases
         )
 
+    def assign_app(self, label: str) -> None:
+        """Fill in the app of a definition that was made without one. The registry does this.
+
+        Raises:
+            DefinitionError: The definition has an app already, or the label has no kebab-case form.
+        """
+        if self.app_label is not None:
+            raise DefinitionError(f"job {self._where()} belongs to the app {self.app_label!r}.")
+        names.qualify(label, self.name, f"job {self._where()}")
+        self._set("app_label", label)
+
     def _where(self) -> str:
-        handler = self.handler
-        module = getattr(handler, "__module__", "?")
-        name = getattr(handler, "__qualname__", type(handler).__qualname__)
-        return f"{module}.{name}"
+        return ".".join(place(self.handler))
+
+    def _short_name(self, where: str) -> str:
+        if self.name != "":
+            return names.check_short_name(self.name, where)
+        # A partial borrows its function's name for messages, not for the queue: two partials of
+        # one function would be one job.
+        return names.name_after(getattr(self.handler, "__name__", ""), where)
 
     def _set(self, attribute: str, value: object) -> None:
         object.__setattr__(self, attribute, value)
-
-    def _check_handler(self, where: str) -> None:
-        if not callable(self.handler):
-            raise DefinitionError(
-                f"{where}: handler must be a function taking (payload, ctx), not {self.handler!r}."
-            )
-        if inspect.isgeneratorfunction(self.handler) or inspect.isasyncgenfunction(self.handler):
-            raise DefinitionError(
-                f"{where}: the handler is a generator function; calling it would run nothing. "
-                "Use return instead of yield."
-            )
-        try:
-            inspect.signature(self.handler).bind("payload", "ctx")
-        except TypeError as error:
-            raise DefinitionError(
-                f"{where}: the handler must be callable as handler(payload, ctx): {error}."
-            ) from error
-        except ValueError:  # a builtin without a signature: the call itself will tell
-            return
 
     def _check_choices(self, where: str) -> None:
         for option, value, allowed in (
@@ -171,10 +177,13 @@ class JobDefinition:
     def _check_retries(self, where: str) -> None:
         retries = self.retries
         if retries is not None and (
-            isinstance(retries, bool) or not isinstance(retries, int) or retries < 0
+            isinstance(retries, bool)
+            or not isinstance(retries, int)
+            or not 0 <= retries <= MAX_RETRIES
         ):
             raise DefinitionError(
-                f"{where}: retries must be a whole number of at least 0, not {retries!r}."
+                f"{where}: retries must be a whole number from 0 to {MAX_RETRIES:,}, "
+                f"not {retries!r}."
             )
         if self.backoff is None:
             return
@@ -189,22 +198,29 @@ class JobDefinition:
             )
 
 
-def _check_aliases(aliases: Iterable[str], where: str) -> tuple[str, ...]:
+def _check_aliases(aliases: object, where: str) -> tuple[str, ...]:
     if isinstance(aliases, str):
         raise DefinitionError(f"{where}: aliases must be a list of names; write [{aliases!r}].")
-    checked = []
+    if not isinstance(aliases, Iterable):
+        raise DefinitionError(f"{where}: aliases must be a list of names, not {aliases!r}.")
+    checked: list[str] = []
     for alias in aliases:
-        if isinstance(alias, str) and names.is_qualified(alias):
-            checked.append(alias)
-        elif isinstance(alias, str) and ":" in alias:
-            raise DefinitionError(
-                f"{where}: alias {alias!r} is neither a short name nor of the form "
-                "'<app-label>:job:<name>'."
-            )
-        else:
-            checked.append(names.check_short_name(alias, f"{where}, aliases"))
+        checked.append(_check_alias(alias, where))
+        if checked.count(checked[-1]) > 1:
+            raise DefinitionError(f"{where}: alias {alias!r} is given twice; drop one.")
     return tuple(checked)
 
 
+def _check_alias(alias: object, where: str) -> str:
+    if not isinstance(alias, str) or ":" not in alias:
+        return names.check_short_name(alias, f"{where}, aliases")
+    if not names.is_qualified(alias) or len(alias) > names.MAX_NAME_LENGTH:
+        raise DefinitionError(
+            f"{where}: alias {alias!r} is neither a short name nor of the form "
+            f"'<app-label>:job:<name>' with at most {names.MAX_NAME_LENGTH} characters."
+        )
+    return alias
+
+
 def _first_doc_line(handler: Handler) -> str:
-    return (inspect.getdoc(handler) or "").strip().split("\n", 1)[0]
+    return (inspect.getdoc(innermost(handler)) or "").strip().split("\n", 1)[0]

@@ -7,7 +7,7 @@ from typing import Final
 
 from kumiko_django.exceptions import DefinitionError
 
-_SEGMENT: Final = re.compile(r"^[a-z][a-z0-9]*(?:-[a-z0-9]+)*$")
+_SEGMENT: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 MAX_NAME_LENGTH: Final = 200
 """Longest qualified name in characters; the history's column is this wide."""
@@ -34,22 +34,39 @@ def check_short_name(name: object, where: str) -> str:
             f"{where}: name={name!r} is already qualified. Give the last part only "
             f"({name.rsplit(':', 1)[-1]!r}); the app's label is put before it."
         )
-    if not _SEGMENT.match(name):
+    if not _is_segment(name):
+        suggestion = kebab(name.strip())
         raise DefinitionError(
             f"{where}: name={name!r} must be kebab-case: lower-case letters, digits and single "
-            f"dashes, beginning with a letter. Try {kebab(name)!r}."
+            "dashes, beginning with a letter."
+            + (f" Try {suggestion!r}." if _is_segment(suggestion) else "")
         )
     return name
 
 
-def qualify(app_label: str, name: str, where: str) -> str:
+def name_after(function_name: str, where: str) -> str:
+    """The job name that a handler called ``function_name`` gets when it is given none.
+
+    Raises:
+        DefinitionError: It has no name that could be one, e.g. a lambda.
+    """
+    name = kebab(function_name)
+    if not _is_segment(name):
+        raise DefinitionError(
+            f"{where}: the handler has no name of its own that could be the job's "
+            f"(found {function_name!r}). Give name='...'."
+        )
+    return name
+
+
+def qualify(app_label: object, name: str, where: str) -> str:
     """The qualified name of job ``name`` in the app ``app_label``.
 
     Raises:
         DefinitionError: The app's label has no kebab-case form, or the result is too long.
     """
-    segment = kebab(app_label)
-    if not _SEGMENT.match(segment):
+    segment = kebab(app_label) if isinstance(app_label, str) else ""
+    if not _is_segment(segment):
         raise DefinitionError(
             f"{where}: the app label {app_label!r} has no kebab-case form; give the AppConfig a "
             "label of lower-case letters, digits and underscores."
@@ -65,4 +82,9 @@ def qualify(app_label: str, name: str, where: str) -> str:
 def is_qualified(name: str) -> bool:
     """Whether ``name`` has the form ``<app-label>:job:<name>``."""
     parts = name.split(":")
-    return len(parts) == 3 and parts[1] == "job" and all(map(_SEGMENT.match, (parts[0], parts[2])))
+    return len(parts) == 3 and parts[1] == "job" and all(map(_is_segment, (parts[0], parts[2])))
+
+
+def _is_segment(text: str) -> bool:
+    # fullmatch: with match(), `$` would let a newline at the end pass.
+    return _SEGMENT.fullmatch(text) is not None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import random
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from kumiko_django.exceptions import DefinitionError
 
@@ -20,15 +21,30 @@ MAX_PRIORITY: Final = 2_097_152
 """BullMQ's largest priority; the Python package accepts anything and misorders beyond it."""
 
 DEFAULT_BACKOFF_SECONDS: Final = 1.0
+MAX_PAUSE_SECONDS: Final = 365 * 24 * 3600.0
+"""No pause is longer, whatever a backoff without a ceiling comes to: far beyond any use, and a
+number that every queue and clock can hold."""
+Duration: TypeAlias = "float | dt.timedelta"
+
+
+def _seconds(value: Any) -> Any:
+    return value.total_seconds() if isinstance(value, dt.timedelta) else value
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond every float
+        return False
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
     """How long to wait before a retry. Make one with :meth:`fixed` or :meth:`exponential`.
+
+    Both take seconds or timedeltas.
 
     Attributes:
         kind: ``fixed``: always ``seconds``; ``exponential``: doubled with every retry.
@@ -44,25 +60,25 @@ class Backoff:
 
     @classmethod
     def fixed(
-        cls, seconds: float, jitter: float = 0.0, max_seconds: float | None = None
+        cls, seconds: Duration, jitter: float = 0.0, max_seconds: Duration | None = None
     ) -> Backoff:
         """The same pause before every retry.
 
         Raises:
             DefinitionError: A value is out of range.
         """
-        return cls("fixed", seconds, jitter, max_seconds)
+        return cls("fixed", _seconds(seconds), jitter, _seconds(max_seconds))
 
     @classmethod
     def exponential(
-        cls, seconds: float, jitter: float = 0.0, max_seconds: float | None = None
+        cls, seconds: Duration, jitter: float = 0.0, max_seconds: Duration | None = None
     ) -> Backoff:
         """A pause that doubles: ``seconds``, twice that, four times that.
 
         Raises:
             DefinitionError: A value is out of range.
         """
-        return cls("exponential", seconds, jitter, max_seconds)
+        return cls("exponential", _seconds(seconds), jitter, _seconds(max_seconds))
 
     def __post_init__(self) -> None:
         if self.kind not in ("fixed", "exponential"):
@@ -71,7 +87,9 @@ class Backoff:
                 "Backoff.exponential(seconds)."
             )
         if not _is_number(self.seconds) or self.seconds <= 0:
-            raise DefinitionError(f"Backoff seconds must be above 0, not {self.seconds!r}.")
+            raise DefinitionError(
+                f"Backoff seconds must be a number or timedelta above 0, not {self.seconds!r}."
+            )
         if not _is_number(self.jitter) or not 0 <= self.jitter <= 1:
             raise DefinitionError(
                 f"Backoff jitter is a fraction from 0 to 1 (0.2 for 20 %), not {self.jitter!r}."
@@ -86,13 +104,18 @@ class Backoff:
 
     def delay_ms(self, attempt: int, rng: random.Random | None = None) -> int:
         """Milliseconds to wait after attempt number ``attempt`` (1 for the first) has failed."""
+        swing = (rng or random).uniform(-self.jitter, self.jitter) if self.jitter else 0.0
+        return self._pause_ms(attempt, 1 + swing)
+
+    def longest_delay_ms(self, attempt: int) -> int:
+        """The most that :meth:`delay_ms` can give for this attempt."""
+        return self._pause_ms(attempt, 1 + self.jitter)
+
+    def _pause_ms(self, attempt: int, swing: float) -> int:
         # The exponent is bounded so that attempt 5000 gives a large number, not an OverflowError.
         factor = 2 ** min(attempt - 1, 60) if self.kind == "exponential" else 1
-        seconds = self.seconds * factor
-        if self.jitter:
-            seconds *= 1 + (rng or random).uniform(-self.jitter, self.jitter)
-        if self.max_seconds is not None:
-            seconds = min(seconds, self.max_seconds)
+        ceiling = MAX_PAUSE_SECONDS if self.max_seconds is None else self.max_seconds
+        seconds = min(self.seconds * factor * swing, ceiling, MAX_PAUSE_SECONDS)
         return max(1, round(seconds * 1000))
 
 
@@ -107,12 +130,7 @@ def retry_window_ms(retries: int | None, backoff: Backoff | None) -> int:
     """
     if not retries or backoff is None:
         return 0
-    ceiling = math.inf if backoff.max_seconds is None else backoff.max_seconds
-    total = 0.0
-    for retry in range(retries):
-        factor = 2 ** min(retry, 60) if backoff.kind == "exponential" else 1
-        total += min(backoff.seconds * factor * (1 + backoff.jitter), ceiling)
-    return round(total * 1000)
+    return sum(backoff.longest_delay_ms(attempt) for attempt in range(1, retries + 1))
 
 
 def check_priority(value: object, where: str) -> Priority:

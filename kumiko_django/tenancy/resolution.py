@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-from uuid import UUID
-
 from kumiko_django.conf import get_settings
 from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.exceptions import ScopeError, TenantRequired
 from kumiko_django.tenancy.scope import clean_tenant_id
 from kumiko_django.types import ambient
+from kumiko_django.types.arguments import AMBIENT, Ambient, TenantArgument
 from kumiko_django.types.ids import SYSTEM
-
-
-class Ambient:
-    """Type of the marker for 'the tenant of the scope that I am in'."""
-
-    def __repr__(self) -> str:
-        return "AMBIENT"
-
-
-AMBIENT: Final = Ambient()
-
-TenantArgument = str | int | UUID | Ambient | None
-"""What callers may give as ``tenant_id=``; None means the same as leaving it out."""
 
 
 def tenant_for_dispatch(definition: JobDefinition, given: TenantArgument = AMBIENT) -> str:
@@ -108,3 +93,6 @@ def _refuse_foreign(definition: JobDefinition, explicit: str, scope: ambient.Sco
         f"scope of tenant {scope.tenant_id!r}. Leave that scope first, or use "
         "system_scope('why') around it."
     )
+
+
+__all__ = ["AMBIENT", "TenantArgument", "tenant_for_dispatch", "tenant_for_run"]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from contextvars import Token
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from kumiko_django.conf import get_settings
+from kumiko_django.definitions.handler import innermost, place, runs_on_loop
 from kumiko_django.exceptions import ScopeError
 from kumiko_django.types import ambient
 from kumiko_django.types.ids import SYSTEM
@@ -18,6 +19,7 @@ from kumiko_django.types.ids import SYSTEM
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_TENANT_ID_LENGTH = 128
 """Longest tenant id in characters; the history's column is this wide."""
+_MAX_TENANT_ID_BITS = 512
 
 
 def clean_tenant_id(value: object) -> str:
@@ -35,16 +37,41 @@ def clean_tenant_id(value: object) -> str:
             f"A tenant id is text, a whole number or a UUID, not {value!r}. Give the tenant's key, "
             "not the tenant."
         )
-    text = str(value)
+    text = _plain_text(value)
     if not text or text != text.strip() or not text.isprintable():
         raise ScopeError(
             f"The tenant id {text!r} is empty, has space at an end, or control characters."
         )
     if len(text) > MAX_TENANT_ID_LENGTH:
-        raise ScopeError(
-            f"The tenant id {text[:20]!r}... is longer than {MAX_TENANT_ID_LENGTH} characters."
-        )
+        raise _too_long(text)
     return text
+
+
+def _plain_text(value: str | int | UUID) -> str:
+    """``value`` as exactly a str; members of enumerations by what they stand for."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        if value.bit_length() > _MAX_TENANT_ID_BITS:  # thousands of digits would not even convert
+            raise _too_long(hex(value))
+        return str(int(value))
+    return str(value)
+
+
+def _too_long(text: str) -> ScopeError:
+    return ScopeError(
+        f"The tenant id {text[:20]!r}... is longer than {MAX_TENANT_ID_LENGTH} characters."
+    )
+
+
+_entered: ContextVar[tuple[tuple[object, ambient.Scope | None], ...]] = ContextVar(
+    "kumiko_entered_scopes", default=()
+)
+"""The blocks that this thread or task is in, innermost last, each with the scope outside of it.
+
+Kept here and not in the block, since one block object may be entered by many tasks and threads at
+once. And not as tokens of the ContextVar: these are void in another context, which is where asgiref
+leaves a block that it has entered in a thread."""
 
 
 class _ScopeBlock:
@@ -52,10 +79,21 @@ class _ScopeBlock:
 
     def __init__(self, scope: ambient.Scope) -> None:
         self._scope = scope
-        self._tokens: list[Token[ambient.Scope | None]] = []
+
+    def __repr__(self) -> str:
+        if self._scope.mode == "system":
+            return f"system_scope({self._scope.reason!r})"
+        return f"tenant_scope({self._scope.tenant_id!r})"
 
     def __enter__(self) -> ambient.Scope:
-        self._tokens.append(ambient.scope.set(self._scope))
+        if self._scope.mode == "tenant" and not get_settings().tenancy_enabled:
+            raise ScopeError(
+                f"{self!r} is entered, but tenancy is off and all work belongs to SYSTEM. Set "
+                'KUMIKO["TENANTS"] to a callable that gives the active tenant ids, or drop the '
+                "scope."
+            )
+        _entered.set((*_entered.get(), (self, ambient.scope.get())))
+        ambient.scope.set(self._scope)
         return self._scope
 
     def __exit__(
@@ -64,7 +102,14 @@ class _ScopeBlock:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        ambient.scope.reset(self._tokens.pop())
+        *others, (block, outside) = _entered.get() or ((None, None),)
+        if block is not self:
+            raise ScopeError(
+                f"{self!r} is left where it is not the innermost scope: in another order, task or "
+                "thread than it was entered in. Use it in a with statement, and not around a yield."
+            )
+        _entered.set(tuple(others))
+        ambient.scope.set(outside)
 
     async def __aenter__(self) -> ambient.Scope:
         return self.__enter__()
@@ -78,34 +123,48 @@ class _ScopeBlock:
         self.__exit__(kind, error, traceback)
 
     def __call__(self, function: F) -> F:
+        name = place(function)[1]
+        if isinstance(innermost(function), type):
+            raise ScopeError(f"{name} is a class; put the scope around its methods.")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise ScopeError(
-                f"{function.__qualname__} is a generator: its body would run outside the scope. "
-                "Use the scope as a context manager inside it."
-            )
-        scope = self._scope
-        if inspect.iscoroutinefunction(function):
+            raise _generator(name)
+        if runs_on_loop(function):
 
             @functools.wraps(function)
             async def run_async(*args: Any, **kwargs: Any) -> Any:
-                with _ScopeBlock(scope):
+                with self:
                     return await function(*args, **kwargs)
 
             return cast("F", run_async)
 
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
-            with _ScopeBlock(scope):
-                return function(*args, **kwargs)
+            with self:
+                result = function(*args, **kwargs)
+            # What a wrapper returns unseen would do its work outside.
+            if inspect.isgenerator(result) or inspect.isasyncgen(result):
+                raise _generator(name)
+            return self._awaited(result) if inspect.isawaitable(result) else result
 
         return cast("F", run)
+
+    async def _awaited(self, result: Awaitable[Any]) -> Any:
+        with self:
+            return await result
+
+
+def _generator(name: str) -> ScopeError:
+    return ScopeError(
+        f"{name} is a generator: its body would run outside the scope. "
+        "Use the scope as a context manager inside it."
+    )
 
 
 def tenant_scope(tenant_id: str | int | UUID) -> _ScopeBlock:
     """Work for one tenant, in a ``with`` or ``async with`` block or as a decorator.
 
     Raises:
-        ScopeError: The id is unusable, or is ``SYSTEM``.
+        ScopeError: The id is unusable, or is ``SYSTEM``; when entered, tenancy is off.
     """
     text = clean_tenant_id(tenant_id)
     if text == SYSTEM:

@@ -1,0 +1,3 @@
+"""System checks."""
+
+from __future__ import annotations

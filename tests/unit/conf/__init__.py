@@ -1,0 +1,3 @@
+"""The KUMIKO setting."""
+
+from __future__ import annotations

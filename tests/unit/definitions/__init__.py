@@ -1,0 +1,3 @@
+"""What a job is: options, names, registry, schemas."""
+
+from __future__ import annotations

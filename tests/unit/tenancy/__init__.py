@@ -1,0 +1,3 @@
+"""Scopes, and the rule that gives a job its tenant."""
+
+from __future__ import annotations

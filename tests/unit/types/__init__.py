@@ -1,0 +1,3 @@
+"""JSON conversion, scrubbing, ambient variables, ids."""
+
+from __future__ import annotations

@@ -113,7 +113,10 @@ class JobRun(models.Model):
             models.Index(fields=("job_name", "-id"), name="kumiko_jobrun_job"),
             models.Index(fields=("tenant_id", "-id"), name="kumiko_jobrun_tenant"),
             models.Index(fields=("lane", "-id"), name="kumiko_jobrun_lane"),
+            # What its search finds.
             models.Index(fields=("queue_job_id",), name="kumiko_jobrun_queue_job"),
+            models.Index(fields=("correlation_id",), name="kumiko_jobrun_correlation"),
+            models.Index(fields=("object_ref",), name="kumiko_jobrun_object"),
         )
 
     def __str__(self) -> str:

@@ -150,6 +150,8 @@ class Migration(migrations.Migration):
                     models.Index(fields=["tenant_id", "-id"], name="kumiko_jobrun_tenant"),
                     models.Index(fields=["lane", "-id"], name="kumiko_jobrun_lane"),
                     models.Index(fields=["queue_job_id"], name="kumiko_jobrun_queue_job"),
+                    models.Index(fields=["correlation_id"], name="kumiko_jobrun_correlation"),
+                    models.Index(fields=["object_ref"], name="kumiko_jobrun_object"),
                 ],
                 "constraints": [
                     models.UniqueConstraint(

@@ -1,0 +1,15 @@
+"""Doorway for Django: the admin pages that the rooms define, registered with the default site.
+
+For an ``AdminSite`` of your own: ``my_site.register(JobRun, JobRunAdmin)``.
+"""
+
+from __future__ import annotations
+
+from django.contrib import admin
+
+from kumiko_django.history.admin import JobRunAdmin
+from kumiko_django.history.models import JobRun
+
+__all__ = ["JobRunAdmin"]
+
+admin.site.register(JobRun, JobRunAdmin)

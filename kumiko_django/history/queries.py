@@ -1,0 +1,138 @@
+"""What the admin asks the history: each answer is bounded and comes from an index."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from kumiko_django.history.models import JobRun, JobRunLog, JobRunQuerySet
+
+_RECENT: Final = 1_000
+_LOG_LINES_AT_EACH_END: Final = 500
+_RUNS_OF_A_JOB: Final = 50
+_SIDES: Final = ("newer", "older")
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in the list, newest first: what lies beyond the run ``anchor``, on which side."""
+
+    anchor: UUID
+    newer: bool = False
+
+    @classmethod
+    def parse(cls, text: str | None) -> Position | None:
+        """What :meth:`__str__` wrote; None for anything else, which is the list's beginning."""
+        side, _, anchor = (text or "").partition("-")
+        try:
+            return cls(UUID(anchor), newer=side == "newer") if side in _SIDES else None
+        except ValueError:
+            return None
+
+    def __str__(self) -> str:
+        return f"{'newer' if self.newer else 'older'}-{self.anchor}"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some runs of the list and, where there are more, how to get to them."""
+
+    runs: list[JobRun]
+    newer: Position | None
+    older: Position | None
+
+
+def page(runs: QuerySet[JobRun], position: Position | None, size: int) -> Page:
+    """The ``size`` runs at ``position``: as cheap at the end of the list as at its beginning."""
+    if position is not None and position.newer:
+        rows = list(runs.filter(id__gt=position.anchor).order_by("id")[: size + 1])
+        if len(rows) > size:
+            rows = rows[size - 1 :: -1]
+            return Page(rows, Position(rows[0].id, newer=True), Position(rows[-1].id))
+        # So few that the list's beginning shows them and the next ones.
+        position = None
+    if position is not None:
+        runs = runs.filter(id__lt=position.anchor)
+    rows = list(runs.order_by("-id")[: size + 1])
+    older = Position(rows[size - 1].id) if len(rows) > size else None
+    rows = rows[:size]
+    newer = None
+    if position is not None:
+        newer = Position(rows[0].id if rows else position.anchor, newer=True)
+    return Page(rows, newer, older)
+
+
+def search(runs: QuerySet[JobRun], text: str) -> QuerySet[JobRun]:
+    """Runs of which ``text`` is exactly the id, the job's id, the correlation id or the object."""
+    text = text.strip()
+    if not text:
+        return runs
+    match = Q(queue_job_id=text) | Q(correlation_id=text) | Q(object_ref=text)
+    with contextlib.suppress(ValueError):  # not every text is an id
+        match |= Q(id=UUID(text))
+    return runs.filter(match)
+
+
+def first_id_at(moment: dt.datetime) -> UUID:
+    """The smallest UUID of version 7 that can be made at ``moment`` (an aware one)."""
+    milliseconds = int(moment.timestamp() * 1_000)
+    return UUID(int=milliseconds << 80 | 0x7 << 76 | 0x2 << 62)
+
+
+class Recent(NamedTuple):
+    """Names that the latest runs have, sorted."""
+
+    jobs: list[str]
+    tenants: list[str]
+
+
+def recent_names() -> Recent:
+    """Jobs and tenants of the latest runs. All there ever were would cost a look at every run."""
+    rows = set(JobRun.objects.order_by("-id").values_list("job_name", "tenant_id")[:_RECENT])
+    return Recent(sorted({job for job, _ in rows}), sorted({tenant for _, tenant in rows}))
+
+
+@dataclass(frozen=True, slots=True)
+class LogExcerpt:
+    """A run's log, without the middle where it is long: ``first``, the gap, ``last``."""
+
+    first: Sequence[JobRunLog]
+    last: Sequence[JobRunLog] = ()
+
+    @property
+    def gap(self) -> tuple[int, int] | None:
+        """The numbers of the first and the last line that are left out."""
+        if not self.last or self.last[0].number == self.first[-1].number + 1:
+            return None
+        return self.first[-1].number + 1, self.last[0].number - 1
+
+
+def log_excerpt(run: JobRun, at_each_end: int = _LOG_LINES_AT_EACH_END) -> LogExcerpt:
+    """The first and the last lines of the log of ``run``."""
+    lines = JobRunLog.objects.filter(run_id=run.id)
+    first = list(lines.order_by("number")[:at_each_end])
+    if len(first) < at_each_end:
+        return LogExcerpt(first)
+    rest = lines.filter(number__gt=first[-1].number).order_by("-number")
+    return LogExcerpt(first, list(rest[:at_each_end])[::-1])
+
+
+class RunsOfJob(NamedTuple):
+    """The latest runs of one job of the queue, oldest first; whether there are older ones."""
+
+    runs: list[JobRun]
+    has_more: bool
+
+
+def runs_of_same_job(run: JobRun) -> RunsOfJob:
+    """All runs of the job that ``run`` ran, that one included."""
+    history: JobRunQuerySet = JobRun.objects.for_list()
+    latest = history.of_job(run.lane, run.queue_job_id).reverse()
+    rows = list(latest[: _RUNS_OF_A_JOB + 1])
+    return RunsOfJob(rows[:_RUNS_OF_A_JOB][::-1], len(rows) > _RUNS_OF_A_JOB)

@@ -1,0 +1,3 @@
+"""The admin in a real browser."""
+
+from __future__ import annotations

@@ -59,12 +59,9 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrom
 def live_server() -> Iterator[LiveServer]:
     """Give pytest-django's server, with the static files of the apps and a strict policy (CSP)."""
     with pytest.MonkeyPatch.context() as patch:
-        # The server looks at both once, when it starts. The app need not be loaded for its files.
-        apps, middleware = django_settings.INSTALLED_APPS, django_settings.MIDDLEWARE
-        static_files = "django.contrib.staticfiles"
-        patch.setattr(django_settings, "INSTALLED_APPS", [*apps, static_files])
+        # The server looks at it once, when it starts.
         policy = "tests.browser.policy.ContentSecurityPolicyMiddleware"
-        patch.setattr(django_settings, "MIDDLEWARE", [policy, *middleware])
+        patch.setattr(django_settings, "MIDDLEWARE", [policy, *django_settings.MIDDLEWARE])
         server = LiveServer("localhost")
     try:
         yield server

@@ -6,7 +6,7 @@ ifneq ($(origin PYTHON),file)
 SAME_PYTHON := --same-python
 endif
 BIN := .venv/bin
-REDIS_PY_LOWEST := 6.4.0
+REDIS_PY_LOWEST := 6.2.0
 REDIS_PY_LOWEST_DIR := .venv/redis-py-$(REDIS_PY_LOWEST)
 
 .DEFAULT_GOAL := help

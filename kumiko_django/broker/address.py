@@ -1,70 +1,37 @@
-"""Where Redis is: ``KUMIKO["REDIS_URL"]`` or a Redis cache of Django's, as connection arguments.
+"""Where Redis is: ``KUMIKO["REDIS_URL"]``, or a Redis cache in ``CACHES``, read as it reads itself.
 
-Everything that a URL or a cache can say about reaching Redis arrives (P87): user, password with any
-characters, TLS and its options, unix socket, database number. What would break a worker does not:
-timeouts are ours, since a five-second one silently stops delayed jobs (bullmq-python 1.1).
+Caches of django-redis and of Django itself are known, and classes that are derived from them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, cast
-from urllib.parse import quote, unquote, urlsplit
+from typing import Any, Final
 
+import redis
 from django.conf import settings as django_settings
-from redis.connection import parse_url
+from django.utils.module_loading import import_string
 
+from kumiko_django.broker.redis_url import (
+    TRANSPORTS,
+    RedisAddress,
+    Transport,
+    checked,
+    from_url,
+)
 from kumiko_django.conf import Settings
 from kumiko_django.exceptions import SettingsError
 
-_SCHEMES = {"valkey": "redis", "valkeys": "rediss"}
-_OURS = frozenset(
-    {
-        "decode_responses", "encoding", "encoding_errors", "socket_timeout", "client_name",
-        "socket_connect_timeout", "max_connections", "retry", "retry_on_timeout", "retry_on_error",
-        "timeout", "connection_class", "parser_class", "lib_name", "lib_version",
-        "health_check_interval",        "single_connection_client",
-    }
+__all__ = ["RedisAddress", "address_of"]
+
+DJANGO_REDIS: Final = "django_redis.cache.RedisCache"
+DJANGO: Final = "django.core.cache.backends.redis.RedisCache"
+
+_REACH: Final = frozenset(
+    {"db", "host", "port", "path", "username", "password", "credential_provider",
+     "socket_keepalive", "socket_keepalive_options"}
 )  # fmt: skip
-_CACHE_BACKENDS = (
-    "django_redis.cache.RedisCache",
-    "django.core.cache.backends.redis.RedisCache",
-)
-
-
-@dataclass(frozen=True)
-class RedisAddress:
-    """How to reach Redis.
-
-    Attributes:
-        transport: ``tcp``, ``tls`` or ``unix``.
-        arguments: What redis-py's connection classes take: host, port, db, username, ssl_*...
-        setting: The setting that this comes from, for messages.
-    """
-
-    transport: Literal["tcp", "tls", "unix"]
-    arguments: Mapping[str, Any] = field(repr=False)
-    setting: str
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Values that must appear in no message."""
-        password = self.arguments.get("password")
-        return (str(password),) if password else ()
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """Equal for equal addresses."""
-        return (self.transport, *sorted((k, repr(v)) for k, v in self.arguments.items()))
-
-    def __str__(self) -> str:
-        database = self.arguments.get("db") or 0
-        if self.transport == "unix":
-            return f"unix://{self.arguments['path']}?db={database}"
-        scheme = "rediss" if self.transport == "tls" else "redis"
-        host, port = self.arguments.get("host", "localhost"), self.arguments.get("port", 6379)
-        return f"{scheme}://{host}:{port}/{database}"
 
 
 def address_of(settings: Settings) -> RedisAddress:
@@ -74,55 +41,13 @@ def address_of(settings: Settings) -> RedisAddress:
         SettingsError: They name none, or one that cannot be used.
     """
     if settings.redis_url:
-        return _from_url(settings.redis_url, 'KUMIKO["REDIS_URL"]', {})
+        return from_url(settings.redis_url, 'KUMIKO["REDIS_URL"]')
     if settings.cache_alias:
         return _from_cache(settings.cache_alias)
     raise SettingsError(
         'Kumiko does not know where Redis is. Set KUMIKO["REDIS_URL"], e.g. '
         '"redis://localhost:6379/0", or KUMIKO["CACHE_ALIAS"] to the name of a Redis cache.'
     )
-
-
-def normalise(url: str) -> str:
-    """``url`` with its user and password percent-encoded and a scheme that redis-py knows.
-
-    A password may stand in the URL as it is, ``/``, ``#`` and ``@`` included: what counts is the
-    last ``@`` before the host. (redis-py cuts such a URL in the wrong place and then hangs.)
-    """
-    scheme, _, rest = url.partition("://")
-    scheme = _SCHEMES.get(scheme, scheme)
-    if scheme == "unix" or "@" not in rest:
-        return f"{scheme}://{rest}"
-    credentials, _, place = rest.rpartition("@")
-    user, colon, password = credentials.partition(":")
-    encoded = quote(unquote(user), safe="") + colon + quote(unquote(password), safe="")
-    return f"{scheme}://{encoded}@{place}"
-
-
-def _from_url(url: str, setting: str, extra: Mapping[str, Any]) -> RedisAddress:
-    normal = normalise(url)
-    try:
-        arguments: dict[str, Any] = dict(cast("Mapping[str, Any]", parse_url(normal)))
-        parts = urlsplit(normal)
-    except ValueError as error:
-        # The parser's message may repeat the URL, and with it the password.
-        detail = "its port or an option is no number" if "@" in url else str(error)
-        raise SettingsError(f"{setting} is not a Redis URL: {detail}.") from None
-    path = parts.path.strip("/")
-    if parts.scheme != "unix" and path and not path.isdigit():
-        raise SettingsError(
-            f"{setting}: {path!r} after the host is no database number; write e.g. /0."
-        )
-    merged = {**extra, **arguments}
-    kept = {key: value for key, value in merged.items() if key not in _OURS}
-    transport: Literal["tcp", "tls", "unix"] = "tcp"
-    if parts.scheme == "unix":
-        transport = "unix"
-        if not kept.get("path"):
-            raise SettingsError(f"{setting} names no socket; write unix:///path/to/redis.sock.")
-    elif parts.scheme == "rediss":
-        transport = "tls"
-    return RedisAddress(transport, kept, setting)
 
 
 def _from_cache(alias: str) -> RedisAddress:
@@ -134,39 +59,72 @@ def _from_cache(alias: str) -> RedisAddress:
             f"{', '.join(sorted(caches)) or 'none'})."
         )
     cache = caches[alias]
-    if cache.get("BACKEND") not in _CACHE_BACKENDS:
-        raise SettingsError(
-            f"{setting} is a {cache.get('BACKEND')!r}, not a Redis cache. Use one of "
-            f'{" or ".join(_CACHE_BACKENDS)}, or set KUMIKO["REDIS_URL"].'
-        )
+    kind = _kind(str(cache.get("BACKEND")), setting)
     options = dict(cache.get("OPTIONS") or {})
-    if "Sentinel" in f"{options.get('CLIENT_CLASS', '')}{options.get('CONNECTION_FACTORY', '')}":
+    _refuse_topologies(options, kind, setting)
+    options = _of_django_redis(options) if kind == DJANGO_REDIS else options
+    url = from_url(_location(cache, kind, setting), setting)
+    transport: Transport = url.transport
+    connection_class = options.get("connection_class")
+    if isinstance(connection_class, type) and issubclass(connection_class, redis.SSLConnection):
+        transport = "tls"
+    reach = {
+        name: value
+        for name, value in options.items()
+        if (value is not None and name in _REACH) or name.startswith("ssl_")
+    }
+    # As in redis-py's from_url: what the URL says counts more than what stands beside it.
+    return checked(transport, {**reach, **url.arguments}, setting)
+
+
+def _kind(backend: str, setting: str) -> str:
+    """Which of the two kinds of cache a backend is; projects and add-ons derive their own."""
+    try:
+        classes = import_string(backend).__mro__
+    except (ImportError, AttributeError) as error:
+        told = f"{setting}: the BACKEND {backend!r} cannot be imported: {error}."
+        raise SettingsError(told) from error
+    for base in classes:
+        name = f"{base.__module__}.{base.__qualname__}"
+        if name in (DJANGO_REDIS, DJANGO):
+            return name
+    raise SettingsError(
+        f"{setting} is a {backend!r}, not a Redis cache. Use one of {DJANGO_REDIS} or {DJANGO}, "
+        'or set KUMIKO["REDIS_URL"].'
+    )
+
+
+def _refuse_topologies(options: Mapping[str, Any], kind: str, setting: str) -> None:
+    classes = [
+        options.get(name)
+        for name in ("CLIENT_CLASS", "CONNECTION_FACTORY", "CONNECTION_POOL_CLASS", "pool_class")
+    ]
+    if kind == DJANGO_REDIS and not options.get("CONNECTION_FACTORY"):
+        classes.append(getattr(django_settings, "DJANGO_REDIS_CONNECTION_FACTORY", None))
+    names = " ".join(map(str, classes)).lower()
+    if "sentinel" in names or options.get("SENTINELS"):
         raise SettingsError(
             f"{setting} goes through Sentinel, which is not supported through a cache alias. "
             'Set KUMIKO["REDIS_URL"] to an address that follows the primary.'
         )
-    return _from_url(_location(cache, setting), setting, _cache_arguments(options))
+    if "cluster" in names:
+        raise SettingsError(
+            f"{setting} is a Redis Cluster, which is not supported. "
+            'Set KUMIKO["REDIS_URL"] to a standalone Redis.'
+        )
 
 
-def _location(cache: Mapping[str, Any], setting: str) -> str:
+def _of_django_redis(options: Mapping[str, Any]) -> dict[str, Any]:
+    named = {name: options.get(name.upper()) or None for name in ("username", "password")}
+    return {**named, **(options.get("CONNECTION_POOL_KWARGS") or {})}
+
+
+def _location(cache: Mapping[str, Any], kind: str, setting: str) -> str:
     location = cache.get("LOCATION")
     if isinstance(location, str):
-        location = location.replace(";", ",").split(",") if "://" in location else [location]
+        location = re.split("," if kind == DJANGO_REDIS else "[;,]", location)
     # The first server is the primary; jobs are never read from a replica.
-    first = location[0].strip() if location else ""
-    if "://" not in first:
-        raise SettingsError(f"{setting} has no Redis URL as its LOCATION (found {first!r}).")
-    return str(first)
-
-
-def _cache_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of both kinds of cache that say how to reach Redis."""
-    known = {"username", "password", "db", "path"}
-    arguments = {
-        key.lower(): value
-        for key, value in options.items()
-        if key.lower() in known or key.lower().startswith(("ssl_", "socket_keepalive"))
-    }
-    for group in ("CONNECTION_POOL_KWARGS", "REDIS_CLIENT_KWARGS"):
-        arguments.update(options.get(group) or {})
-    return {key: value for key, value in arguments.items() if value is not None}
+    first = str(next(iter(location or ()), "")).strip()
+    if first.partition("://")[0] not in TRANSPORTS or "://" not in first:
+        raise SettingsError(f"{setting} has no Redis URL as its LOCATION.")
+    return first

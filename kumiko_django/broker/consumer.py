@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 from redis.exceptions import RedisError
 
+from kumiko_django.broker.address import RedisAddress
 from kumiko_django.broker.bullmq import queue_scripts
 from kumiko_django.broker.connection import current_address, new_async_client
 from kumiko_django.broker.delivery import Delivery, Handle, Settlement
@@ -25,6 +27,7 @@ from kumiko_django.types.scrub import scrub
 logger = logging.getLogger("kumiko_django.broker")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
+_WAKE_SECONDS = 1.0
 
 
 class Consumer:
@@ -43,7 +46,7 @@ class Consumer:
         self._handle = handle
         self._concurrency = concurrency
         self._address = current_address()
-        self._client = new_async_client(self._address, patient=True)
+        self._client = new_async_client(_lenient(self._address), patient=True)
         self._worker = LaneWorker(lane, self._client, name)
         self._keeper = LockKeeper(
             self._address, queue_scripts(self._worker.queue), self._worker.lock_ms, self._lock_lost
@@ -51,7 +54,7 @@ class Consumer:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
         self._stopping = False
-        self._leaving = False
+        self._leaving = asyncio.Event()
         self._idle: asyncio.Future[None] | None = None
         self._token_base = uuid4().hex
         self._fetches = 0
@@ -72,7 +75,7 @@ class Consumer:
 
     def leave(self) -> None:
         """Stop trying to settle jobs with a Redis that is away: the process ends now."""
-        self._leaving = True
+        self._leaving.set()
 
     async def run(self) -> None:
         """Consume until told to stop fetching."""
@@ -87,6 +90,10 @@ class Consumer:
             stalled.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await stalled
+            if not self._away:
+                with contextlib.suppress(RedisError, OSError):
+                    async with asyncio.timeout(_WAKE_SECONDS):
+                        await self._worker.wake_others()
 
     async def drain(self, seconds: float) -> int:
         """Wait for running jobs.
@@ -103,10 +110,7 @@ class Consumer:
 
     async def close(self) -> None:
         """Release threads and connections."""
-        self._keeper.close()
-        if not self._away:
-            with contextlib.suppress(RedisError, OSError):
-                await self._worker.wake_others()
+        await asyncio.to_thread(self._keeper.close)
         await self._client.aclose()
 
     async def _slot_is_free(self) -> bool:
@@ -126,6 +130,11 @@ class Consumer:
             await self._wait_idle()
         except (RedisError, OSError) as error:
             await self._wait_away(error)
+        except Exception:
+            # Ours to mend. Whatever was taken is handed out again when its lock has run out; the
+            # jobs behind it must not wait for that.
+            logger.exception("Lane %s met a fault while it fetched", self.lane)
+            await self._sleep(_FIRST_PAUSE)
         return None
 
     async def _wait_idle(self) -> None:
@@ -207,10 +216,11 @@ class Consumer:
                 )  # fmt: skip
                 return
             except (RedisError, OSError) as error:
-                if self._leaving:
+                if self._leaving.is_set():
                     logger.warning("Job %s is left to the queue: %s", delivery.job_id, error)
                     return
-                await asyncio.sleep(pause)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._leaving.wait(), pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
 
     async def _watch_stalled(self) -> None:
@@ -224,3 +234,12 @@ class Consumer:
 
     def _lock_lost(self, job_id: str) -> None:
         logger.warning("The lock of job %s is lost; another worker may run it now", job_id)
+
+
+def _lenient(address: RedisAddress) -> RedisAddress:
+    """The address for a client that meets text of others: bytes that are no UTF-8, lone surrogates.
+
+    An error while decoding would strike again at every fetch of that job, and one while encoding
+    would run a failed job again because its error cannot be told.
+    """
+    return replace(address, arguments={**address.arguments, "encoding_errors": "replace"})

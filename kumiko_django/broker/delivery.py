@@ -24,6 +24,7 @@ class Delivery:
         attempt: 1 for the first; failures raise it, redeliveries do not (B082).
         max_attempts: Runs at most, as stored with the job (P27).
         start: How often the queue has handed it out, this time included.
+        losses: How many of these runs were lost, with their worker or their lock.
         backoff: The stored backoff option, in BullMQ's form.
         queue_failure: Set where the queue itself has given the job up (bullmq-python 1.9): the
             handler must not run, but the failure must be on record.
@@ -38,6 +39,7 @@ class Delivery:
     attempt: int
     max_attempts: int
     start: int
+    losses: int = 0
     backoff: Any = None
     queue_failure: str | None = None
 

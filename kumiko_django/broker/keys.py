@@ -11,7 +11,7 @@ from kumiko_django.definitions.options import Lane
 WRAPPER_PREFIX = "_perTenant:"
 """What the queue name of a fan-out wrapper begins with (B061)."""
 
-_PLAIN = re.compile(r"^[A-Za-z0-9_-]+$")
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def queue_name(lane: Lane) -> str:
@@ -41,7 +41,7 @@ def child_id(wrapper_id: str, tenant_id: str) -> str:
     pair, since ``a.b`` and ``a-b`` would otherwise be one child (P40).
     """
     plain = f"child-{_sanitise(wrapper_id)}-{_sanitise(tenant_id)}"
-    if _PLAIN.match(tenant_id):
+    if _PLAIN.fullmatch(tenant_id):
         return plain
     digest = hashlib.sha256(f"{wrapper_id}\0{tenant_id}".encode()).hexdigest()[:8]
     return f"{plain}-{digest}"

@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 from kumiko_django.broker.address import RedisAddress
 from kumiko_django.broker.bullmq import QueueScripts, script_text
 from kumiko_django.broker.connection import new_sync_client
+from kumiko_django.types.scrub import scrub
 
 logger = logging.getLogger("kumiko_django.broker")
 
@@ -53,6 +54,8 @@ class LockKeeper:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_seen = time.monotonic()
         self._loop_was_blocked = False
+        self._failing = False
+        self._secrets = address.secrets
         self._thread = threading.Thread(
             target=self._work, name=f"kumiko-locks-{scripts.qualifiedName}", daemon=True
         )
@@ -64,9 +67,19 @@ class LockKeeper:
         self._thread.start()
 
     def hold(self, token: str, job_id: str) -> None:
-        """Renew the lock that ``token`` has on a job from now on."""
+        """Renew the lock that ``token`` has on a job from now on.
+
+        If another token of ours stands for the same job, that one is lost: the queue hands a job
+        out again only when its lock has run out. Left in place, it would fail the next renewal,
+        which answers with job ids, and take the new lock with it.
+        """
         with self._guard:
+            lost = [held for held, job in self._held.items() if job == job_id]
+            for held in lost:
+                del self._held[held]
             self._held[token] = job_id
+        if lost:
+            self._on_lost(job_id)
 
     def release(self, token: str) -> None:
         """Stop renewing it."""
@@ -82,25 +95,34 @@ class LockKeeper:
 
     def _work(self) -> None:
         interval = self._lock_ms / 1000 / RENEWALS_PER_LOCK
-        failing = False
         # After a failure sooner than usual: the lock is running out.
-        while not self._stopped.wait(min(interval, 1.0) if failing else interval):
-            self._watch_loop()
-            with self._guard:
-                held = dict(self._held)
-            if not held:
-                continue
+        while not self._stopped.wait(min(interval, 1.0) if self._failing else interval):
             try:
-                lost = self._renew(held)
-            except (RedisError, OSError) as error:
-                if not failing:
-                    logger.warning("Locks cannot be renewed now: %s", error)
-                failing = True
-                continue
-            failing = False
-            for token, job_id in held.items():
-                if job_id in lost:
-                    self._tell_lost(token, job_id)
+                self._watch_loop()
+                self._renew_all()
+            except Exception:
+                # Without this thread every job that runs would be handed out again.
+                logger.exception("Renewing locks met a fault; it goes on")
+                self._failing = True
+
+    def _renew_all(self) -> None:
+        with self._guard:
+            held = dict(self._held)
+        if not held:
+            return
+        try:
+            lost = self._renew(held)
+        except (RedisError, OSError) as error:
+            if not self._failing:
+                logger.warning("Locks cannot be renewed now: %s", scrub(str(error), self._secrets))
+            self._failing = True
+            return
+        if self._failing:
+            logger.info("Locks are renewed again")
+        self._failing = False
+        for token, job_id in held.items():
+            if job_id in lost:
+                self._tell_lost(token, job_id)
 
     def _renew(self, held: dict[str, str]) -> set[str]:
         call = self._scripts.extend_locks(list(held.values()), list(held), self._lock_ms)

@@ -13,6 +13,7 @@ from kumiko_django.definitions.options import LOW_PRIORITY, Backoff, Priority
 STACK_TRACES_KEPT: Final = 1
 """BullMQ would keep all, without limit (bullmq-python 1.19); the history has them."""
 MAX_DELAY_MS: Final = 10 * 365 * 24 * 3600 * 1000
+"""Ten years. The queue orders by time x 4096 in a float, which stays exact up to 2039."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +100,13 @@ def retry_delay_ms(
     return (_stored_backoff(stored) or fallback).delay_ms(attempt, rng)
 
 
-def _stored_backoff(stored: object) -> Backoff | None:
-    if isinstance(stored, int | float) and not isinstance(stored, bool) and stored > 0:
-        return Backoff.fixed(stored / 1000)
-    if not isinstance(stored, dict) or stored.get("type") not in ("fixed", "exponential"):
-        return None
+def _stored_backoff(stored: Any) -> Backoff | None:
+    if not isinstance(stored, dict):  # a bare number is a fixed delay
+        stored = {"type": "fixed", "delay": stored}
     delay = _number(stored.get("delay"))
-    if delay is None or delay <= 0:
+    if stored.get("type") not in ("fixed", "exponential") or delay is None:
+        return None
+    if not 0 < delay <= MAX_DELAY_MS:
         return None
     jitter, ceiling = _number(stored.get("jitter")), _number(stored.get("maxDelay"))
     return Backoff(

@@ -5,6 +5,7 @@ An id that Redis already holds makes an add a no-op, so every add may be repeate
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,8 +19,10 @@ from kumiko_django.definitions.options import Lane
 from kumiko_django.exceptions import BrokerUnavailable
 from kumiko_django.types.jsonable import JSON
 
-CHUNK: Final = 500
-"""Jobs that go to Redis together."""
+CHUNK_JOBS: Final = 250
+CHUNK_BYTES: Final = 1024 * 1024
+"""How many jobs go to Redis together, and how large these may be: each exchange has a time limit,
+which also a slow machine with many of them at once must be able to keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,25 +70,30 @@ def add(job: NewJob) -> str:
     call = job.call()
     with sync_client() as client:
         script = client.register_script(script_text(call.script))
-        return _checked(script(keys=call.keys, args=call.args), job)
+        answer = script(keys=call.keys, args=call.args)
+    return _checked(answer, job)
 
 
-def add_many(jobs: Sequence[NewJob]) -> list[str]:
+def add_many(jobs: Sequence[NewJob], added: list[str] | None = None) -> list[str]:
     """Queue many jobs, in their order, in as few round trips as is good.
 
+    Args:
+        jobs: The jobs.
+        added: Filled with their ids as Redis takes them, also when it does not take them all.
+
     Raises:
-        BrokerUnavailable: Redis did not take them all. Adding the same jobs again is harmless.
+        BrokerUnavailable: Redis did not take them all; the message says how many it took. Adding
+            the same jobs again is harmless.
     """
-    added: list[str] = []
-    with sync_client() as client:
-        for chunk in _chunks(jobs):
+    added = [] if added is None else added
+    for chunk in _chunks(jobs):
+        with _counted(added, jobs), sync_client() as client:
             pipeline = client.pipeline(transaction=False)
-            for job in chunk:
-                call = job.call()
-                script = client.register_script(script_text(call.script))
-                script(keys=call.keys, args=call.args, client=pipeline)
-            answers = pipeline.execute()
-            added += [_checked(answer, job) for answer, job in zip(answers, chunk, strict=True)]
+            scripts = _Scripts(client)
+            for call in chunk:
+                scripts[call.script](keys=call.keys, args=call.args, client=pipeline)
+            answers = _unless_failed(pipeline.execute(raise_on_error=False))
+        added += _all_checked(answers, jobs, len(added))
     return added
 
 
@@ -98,31 +106,79 @@ async def aadd(job: NewJob) -> str:
     call = job.call()
     async with async_client() as client:
         script = client.register_script(script_text(call.script))
-        return _checked(await script(keys=call.keys, args=call.args), job)
+        answer = await script(keys=call.keys, args=call.args)
+    return _checked(answer, job)
 
 
 async def aadd_many(jobs: Sequence[NewJob]) -> list[str]:
     """Queue many jobs from async code; see :func:`add_many`.
 
     Raises:
-        BrokerUnavailable: Redis did not take them all. Adding the same jobs again is harmless.
+        BrokerUnavailable: Redis did not take them all.
     """
     added: list[str] = []
     for chunk in _chunks(jobs):
-        async with async_client() as client:  # its time limit holds a chunk
-            pipeline = client.pipeline(transaction=False)
-            for job in chunk:
-                call = job.call()
-                script = client.register_script(script_text(call.script))
-                await script(keys=call.keys, args=call.args, client=pipeline)
-            answers = await pipeline.execute()
-        added += [_checked(answer, job) for answer, job in zip(answers, chunk, strict=True)]
+        with _counted(added, jobs):
+            async with async_client() as client:
+                pipeline = client.pipeline(transaction=False)
+                scripts = _Scripts(client)
+                for call in chunk:
+                    await scripts[call.script](keys=call.keys, args=call.args, client=pipeline)
+                answers = _unless_failed(await pipeline.execute(raise_on_error=False))
+        added += _all_checked(answers, jobs, len(added))
     return added
 
 
-def _chunks(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
-    for first in range(0, len(jobs), CHUNK):
-        yield jobs[first : first + CHUNK]
+def _chunks(jobs: Sequence[NewJob]) -> Iterator[list[ScriptCall]]:
+    """The jobs' calls in portions, built before the clock of an exchange starts."""
+    chunk: list[ScriptCall] = []
+    size = 0
+    for job in jobs:
+        call = job.call()
+        more = sum(len(arg) for arg in call.args if isinstance(arg, str | bytes))
+        if chunk and (len(chunk) == CHUNK_JOBS or size + more > CHUNK_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(call)
+        size += more
+    if chunk:
+        yield chunk
+
+
+class _Scripts(dict[str, Any]):
+    """One script object per script: a pipeline asks Redis about each object that it is given."""
+
+    def __init__(self, client: Any) -> None:
+        super().__init__()
+        self._client = client
+
+    def __missing__(self, file_name: str) -> Any:
+        script = self[file_name] = self._client.register_script(script_text(file_name))
+        return script
+
+
+@contextlib.contextmanager
+def _counted(added: Sequence[str], jobs: Sequence[NewJob]) -> Iterator[None]:
+    """Say in an error how many of several jobs are safe."""
+    try:
+        yield
+    except BrokerUnavailable as error:
+        if len(jobs) == 1:
+            raise
+        told = f"{error} {len(added):,} of {len(jobs):,} jobs had been queued."
+        raise BrokerUnavailable(told) from error.__cause__
+
+
+def _unless_failed(answers: list[Any]) -> list[Any]:
+    # Left to itself a pipeline puts the failed command into the message, and with it the payload.
+    for answer in answers:
+        if isinstance(answer, Exception):
+            raise answer
+    return answers
+
+
+def _all_checked(answers: list[Any], jobs: Sequence[NewJob], first: int) -> list[str]:
+    return [_checked(answer, jobs[first + number]) for number, answer in enumerate(answers)]
 
 
 def _checked(answer: Any, job: NewJob) -> str:

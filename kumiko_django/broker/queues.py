@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -10,7 +11,8 @@ from redis.asyncio import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
 
 from kumiko_django.broker.bullmq import queue_scripts
-from kumiko_django.broker.connection import current_address, new_async_client, unavailable
+from kumiko_django.broker.connection import current_address, new_async_client
+from kumiko_django.broker.errors import unavailable
 from kumiko_django.broker.keys import queue_name
 from kumiko_django.definitions.options import Lane
 
@@ -28,7 +30,8 @@ class LaneCounts:
         waiting: Ready to run, without priority.
         prioritized: Ready to run, with one.
         active: Running somewhere.
-        delayed: Not due yet.
+        delayed: Waiting for their time.
+        due: Those of the delayed whose time has come; the next fetch takes them.
         retrying: Those of the delayed that have run before: in backoff.
     """
 
@@ -36,12 +39,13 @@ class LaneCounts:
     prioritized: int
     active: int
     delayed: int
+    due: int
     retrying: int
 
     @property
     def is_drained(self) -> bool:
         """Whether nothing is left to do now; work planned for later does not count."""
-        return not (self.waiting or self.prioritized or self.active or self.retrying)
+        return not (self.waiting or self.prioritized or self.active or self.due or self.retrying)
 
 
 async def lane_counts(client: Client, lane: Lane) -> LaneCounts:
@@ -52,11 +56,12 @@ async def lane_counts(client: Client, lane: Lane) -> LaneCounts:
     pipeline.zcard(keys["prioritized"])
     pipeline.llen(keys["active"])
     pipeline.zcard(keys["delayed"])
+    # The score is the time in milliseconds, shifted by twelve bits that keep the order of arrival.
+    pipeline.zcount(keys["delayed"], "-inf", (round(time.time() * 1000) + 1) * 0x1000 - 1)
     pipeline.zrange(keys["delayed"], 0, _RETRIES_LOOKED_AT - 1)
-    waiting, prioritized, active, delayed, soonest = await pipeline.execute()
-    return LaneCounts(
-        waiting, prioritized, active, delayed, await _retrying(client, keys[""], soonest)
-    )
+    waiting, prioritized, active, delayed, due, soonest = await pipeline.execute()
+    retrying = await _retrying(client, keys[""], soonest)
+    return LaneCounts(waiting, prioritized, active, delayed, due, retrying)
 
 
 async def _retrying(client: Client, prefix: str, job_ids: list[str]) -> int:
@@ -65,7 +70,7 @@ async def _retrying(client: Client, prefix: str, job_ids: list[str]) -> int:
     pipeline = client.pipeline(transaction=False)
     for job_id in job_ids:
         pipeline.hget(f"{prefix}{job_id}", "atm")
-    return sum(1 for attempts in await pipeline.execute() if attempts and int(attempts) > 0)
+    return sum(1 for attempts in await pipeline.execute() if attempts not in (None, "", "0"))
 
 
 async def connect(seconds: float) -> Client:
@@ -86,6 +91,9 @@ async def connect(seconds: float) -> Client:
     except (RedisError, OSError) as error:
         await client.aclose()
         raise unavailable(error, address) from error
+    except asyncio.CancelledError:
+        await client.aclose()
+        raise
     return client
 
 

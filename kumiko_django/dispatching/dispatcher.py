@@ -1,28 +1,34 @@
 """``dispatch`` and its siblings.
 
 Inside a transaction nothing reaches Redis before the commit, and a rollback leaves nothing: the add
-waits for ``on_commit`` of the database (P64, user-needs 1-4). Everything goes through :func:`_send`
-and :func:`_asend`, whatever the entry point.
+waits for ``on_commit`` of the database (P64, user-needs 1-4). Everything goes through
+:func:`_left_to_commit`, whatever the entry point.
 """
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.transaction import TransactionManagementError
 from django.utils.asyncio import async_unsafe
 
 from kumiko_django.broker import producer
 from kumiko_django.broker.producer import NewJob
+from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.definitions.options import Priority
 from kumiko_django.dispatching.after_commit import send_after_commit
-from kumiko_django.dispatching.request import Delay, Request, build, find_definition
-from kumiko_django.dispatching.results import Dispatched
-from kumiko_django.tenancy.resolution import AMBIENT, TenantArgument
+from kumiko_django.dispatching.request import Request, build, build_each, find_definition
+from kumiko_django.types.arguments import AMBIENT, Delay, TenantArgument
+from kumiko_django.types.results import Dispatched
 
+_BREATHER = 250
+"""Payloads that are encoded at a stretch; then the loop's other tasks have their turn."""
 _FROM_ASYNC = (
     "dispatch() would block the event loop - await adispatch() (or adispatch_many()) instead."
 )
@@ -61,11 +67,13 @@ def dispatch(
         TenantRequired, ScopeError: The tenant is missing or wrong.
         BrokerUnavailable: Redis did not take the job within three seconds. Never after a commit:
             then it is logged, and ``dispatch_failed`` is sent.
+        ValueError: ``triggered_by``, ``priority``, ``delay`` or ``run_at`` is wrong.
+        TransactionManagementError: Autocommit is off; Django tells nobody of such commits.
         SynchronousOnlyOperation: Called from async code; use :func:`adispatch`.
     """
     request = Request(tenant_id, triggered_by, priority, delay, run_at)
-    jobs = build(find_definition(job), [payload], request)
-    return _send(jobs, using, immediate)[0]
+    definition = find_definition(job)
+    return _send(definition, [build(definition, payload, request)], using, immediate)[0]
 
 
 def dispatch_many(
@@ -85,7 +93,9 @@ def dispatch_many(
     All payloads are checked before the first is sent.
     """
     request = Request(tenant_id, triggered_by, priority, delay, run_at)
-    return _send(build(find_definition(job), list(payloads), request), using, immediate)
+    definition = find_definition(job)
+    jobs = list(build_each(definition, payloads, request))
+    return _send(definition, jobs, using, immediate)
 
 
 async def adispatch(
@@ -102,8 +112,9 @@ async def adispatch(
 ) -> Dispatched:
     """Queue a job from async code; arguments and errors as :func:`dispatch`."""
     request = Request(tenant_id, triggered_by, priority, delay, run_at)
-    jobs = build(find_definition(job), [payload], request)
-    return (await _asend(jobs, using, immediate))[0]
+    definition = find_definition(job)
+    jobs = [build(definition, payload, request)]
+    return (await _asend(definition, jobs, using, immediate))[0]
 
 
 async def adispatch_many(
@@ -120,37 +131,64 @@ async def adispatch_many(
 ) -> list[Dispatched]:
     """Queue one job for each payload from async code; as :func:`dispatch_many`."""
     request = Request(tenant_id, triggered_by, priority, delay, run_at)
-    return await _asend(build(find_definition(job), list(payloads), request), using, immediate)
+    definition = find_definition(job)
+    jobs: list[NewJob] = []
+    for job_of_one in build_each(definition, payloads, request):
+        jobs.append(job_of_one)
+        if len(jobs) % _BREATHER == 0:
+            await asyncio.sleep(0)
+    return await _asend(definition, jobs, using, immediate)
 
 
 @async_unsafe(_FROM_ASYNC)
-def _send(jobs: Sequence[NewJob], using: str | None, immediate: bool) -> list[Dispatched]:
-    alias = using or DEFAULT_DB_ALIAS
-    if not immediate and connections[alias].in_atomic_block:
-        return _later(jobs, alias)
+def _send(
+    definition: JobDefinition, jobs: Sequence[NewJob], using: str | None, immediate: bool
+) -> list[Dispatched]:
+    if not immediate and _left_to_commit(definition, jobs, using):
+        return _answers(jobs, "after-commit")
     if len(jobs) == 1:
         producer.add(jobs[0])
-    elif jobs:
+    else:
         producer.add_many(jobs)
-    return [Dispatched("queued", job.job_id) for job in jobs]
+    return _answers(jobs)
 
 
-async def _asend(jobs: Sequence[NewJob], using: str | None, immediate: bool) -> list[Dispatched]:
-    alias = using or DEFAULT_DB_ALIAS
+async def _asend(
+    definition: JobDefinition, jobs: Sequence[NewJob], using: str | None, immediate: bool
+) -> list[Dispatched]:
     # Transactions live in the thread that async code shares for sync work; ask there.
-    if not immediate and await sync_to_async(_is_in_transaction)(alias):
-        return await sync_to_async(_later)(jobs, alias)
+    if not immediate and await sync_to_async(_left_to_commit)(definition, jobs, using):
+        return _answers(jobs, "after-commit")
     if len(jobs) == 1:
         await producer.aadd(jobs[0])
-    elif jobs:
+    else:
         await producer.aadd_many(jobs)
-    return [Dispatched("queued", job.job_id) for job in jobs]
+    return _answers(jobs)
 
 
-def _is_in_transaction(alias: str) -> bool:
-    return connections[alias].in_atomic_block
+def _answers(jobs: Sequence[NewJob], reason: str | None = None) -> list[Dispatched]:
+    return [Dispatched("queued", job.job_id, reason) for job in jobs]
 
 
-def _later(jobs: Sequence[NewJob], alias: str) -> list[Dispatched]:
-    send_after_commit(jobs, alias)
-    return [Dispatched("queued", job.job_id, "after-commit") for job in jobs]
+def _left_to_commit(definition: JobDefinition, jobs: Sequence[NewJob], using: str | None) -> bool:
+    """Whether a transaction is open, to whose commit the jobs are left."""
+    alias = using or DEFAULT_DB_ALIAS
+    connection = connections[alias]
+    if connection.in_atomic_block:
+        if jobs:
+            send_after_commit(definition, jobs, alias)
+        return True
+    _refuse_manual_transaction(connection)
+    return False
+
+
+def _refuse_manual_transaction(connection: BaseDatabaseWrapper) -> None:
+    # Asked without connecting: a dispatch needs no database.
+    is_open = connection.connection is not None
+    if connection.autocommit if is_open else connection.settings_dict["AUTOCOMMIT"]:
+        return
+    raise TransactionManagementError(
+        f"Autocommit is off for the database {connection.alias!r}, and Django tells nobody when "
+        "such a transaction commits, so the dispatch cannot wait for it. Dispatch inside "
+        "transaction.atomic() with autocommit on, or give immediate=True to send it now."
+    )

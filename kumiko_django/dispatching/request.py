@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
+from uuid import UUID
 
 from django.utils import timezone
 
@@ -16,13 +18,12 @@ from kumiko_django.broker.producer import NewJob
 from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.definitions.options import Priority, check_priority
 from kumiko_django.definitions.registry import registry
-from kumiko_django.exceptions import PayloadError
-from kumiko_django.tenancy.resolution import AMBIENT, TenantArgument, tenant_for_dispatch
+from kumiko_django.exceptions import PayloadError, UnknownJobError
+from kumiko_django.tenancy.resolution import tenant_for_dispatch
 from kumiko_django.types import ambient
+from kumiko_django.types.arguments import AMBIENT, Delay, TenantArgument
 from kumiko_django.types.ids import new_job_id
 from kumiko_django.types.jsonable import JSON, to_jsonable
-
-Delay: TypeAlias = "dt.timedelta | float | int | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,64 +41,87 @@ def find_definition(job: Any) -> JobDefinition:
     """The definition behind a name, a job function or a definition.
 
     Raises:
-        UnknownJobError: There is none (B038).
+        UnknownJobError: There is none (B038), or no worker would know it.
     """
-    if isinstance(job, JobDefinition):
-        registry.freeze()
-        return job
-    if isinstance(job, str):
-        return registry.get(job)
-    return registry.for_handler(job)
+    if not isinstance(job, JobDefinition):
+        return registry.get(job) if isinstance(job, str) else registry.for_handler(job)
+    if job.app_label is None or registry.get(job.qualified_name) is not job:
+        raise UnknownJobError(
+            f"The definition of {job.module}.{job.name} is not registered, so no worker knows it. "
+            "Call registry.register() with it, in a jobs.py module or in AppConfig.ready()."
+        )
+    return job
 
 
-def build(definition: JobDefinition, payloads: list[Any], request: Request) -> list[NewJob]:
-    """The jobs for some payloads. All are checked before any is built, so nothing is half-done.
+def build(definition: JobDefinition, payload: Any, request: Request) -> NewJob:
+    """The job for a payload.
 
     Raises:
-        PayloadError: A payload cannot travel or does not fit the schema.
+        PayloadError: The payload cannot travel or does not fit the schema.
         TenantRequired, ScopeError: The tenant is missing or wrong.
-        ValueError: Priority, delay or time is wrong.
+        ValueError: User, priority, delay or time is wrong.
     """
-    where = definition.qualified_name
-    priority = None if request.priority is None else check_priority(request.priority, where)
-    now_ms = time.time_ns() // 1_000_000
-    options = JobOptions.for_definition(
-        definition, priority=priority, delay_ms=_delay_ms(request, where, now_ms)
-    )
-    meta = _metadata(definition, request)
-    return [
-        NewJob.of(
-            Envelope(encode_payload(definition, payload), meta),
-            lane=definition.lane,
-            name=where,
-            job_id=new_job_id(),
-            options=options,
-            timestamp_ms=now_ms,
+    return _Builder(definition, request).job(payload)
+
+
+def build_each(
+    definition: JobDefinition, payloads: Iterable[Any], request: Request
+) -> Iterator[NewJob]:
+    """The jobs for some payloads, one after the other; errors as :func:`build`."""
+    builder = _Builder(definition, request)
+    for index, payload in enumerate(payloads):
+        yield builder.job(payload, f"payloads[{index}]")
+
+
+class _Builder:
+    """What all jobs of one dispatch have in common."""
+
+    def __init__(self, definition: JobDefinition, request: Request) -> None:
+        where = definition.qualified_name
+        priority = None if request.priority is None else check_priority(request.priority, where)
+        self._definition = definition
+        self._now_ms = time.time_ns() // 1_000_000
+        self._options = JobOptions.for_definition(
+            definition, priority=priority, delay_ms=_delay_ms(request, where, self._now_ms)
         )
-        for payload in payloads
-    ]
+        self._meta = _metadata(definition, request)
+
+    def job(self, payload: Any, called: str = "payload") -> NewJob:
+        """The job for one payload, which messages call ``called``."""
+        definition = self._definition
+        try:
+            return NewJob.of(
+                Envelope(encode_payload(definition, payload), self._meta),
+                lane=definition.lane,
+                name=definition.qualified_name,
+                job_id=new_job_id(),
+                options=self._options,
+                timestamp_ms=self._now_ms,
+            )
+        except PayloadError as error:
+            # All but the one payload may be fine: say which, and of which job.
+            place = f"{called}{error.path.removeprefix('payload')}"
+            number = "" if called == "payload" else f"{called}: "
+            told = f"{definition.qualified_name}: {number}{error}"
+            raise type(error)(told, path=place) from error
 
 
 def encode_payload(definition: JobDefinition, payload: Any) -> dict[str, JSON]:
     """A payload as JSON values, checked by the job's schema where it has one (P33, P71).
 
     Raises:
-        PayloadError: It cannot travel or does not fit; the message names the job and the place.
+        PayloadError: It cannot travel or does not fit; the message names the place.
     """
-    try:
-        return _encode(definition, {} if payload is None else payload)
-    except PayloadError as error:
-        raise PayloadError(f"{definition.qualified_name}: {error}", path=error.path) from error
-
-
-def _encode(definition: JobDefinition, value: Any) -> dict[str, JSON]:
+    value = {} if payload is None else payload
     if definition.payload_schema is not None:
         value = definition.payload_schema.dump(value)
-    encoded = to_jsonable(value) if isinstance(value, Mapping) else None
-    if not isinstance(encoded, dict):
+    if not isinstance(value, Mapping):
         raise PayloadError(
             f"payload must be a mapping of names to values, not {type(value).__name__}."
         )
+    encoded = to_jsonable(value)
+    if not isinstance(encoded, dict):
+        raise PayloadError("payload is no mapping.")
     return encoded
 
 
@@ -105,7 +129,7 @@ def _metadata(definition: JobDefinition, request: Request) -> Metadata:
     origin = ambient.write_origin.get()
     return Metadata(
         tenant_id=tenant_for_dispatch(definition, request.tenant_id),
-        triggered_by_id=_user_id(request.triggered_by),
+        triggered_by_id=_user_id(request.triggered_by, definition.qualified_name),
         trace=ambient.trace.get(),
         correlation_id=clean_correlation_id(ambient.correlation_id.get()),
         # Only an origin that bars personal data has to follow the work (B170).
@@ -113,12 +137,18 @@ def _metadata(definition: JobDefinition, request: Request) -> Metadata:
     )
 
 
-def _user_id(triggered_by: Any) -> str | None:
+def _user_id(triggered_by: Any, where: str) -> str | None:
     """The key of a user object, or the given key; without either, the ambient user."""
     if triggered_by is None:
         return ambient.user_id.get()
-    key = getattr(triggered_by, "pk", triggered_by)
-    return None if key is None else str(key)
+    if hasattr(triggered_by, "pk"):
+        triggered_by = triggered_by.pk  # None for an anonymous user
+    elif isinstance(triggered_by, bool) or not isinstance(triggered_by, str | int | UUID):
+        raise ValueError(
+            f"{where}: triggered_by must be a user or the key of one, "
+            f"not {type(triggered_by).__name__}."
+        )
+    return None if triggered_by in (None, "") else str(triggered_by)
 
 
 def _delay_ms(request: Request, where: str, now_ms: int) -> int:
@@ -134,7 +164,7 @@ def _delay_ms(request: Request, where: str, now_ms: int) -> int:
                 f"not {request.run_at!r}."
             )
         # A moment that has passed means now.
-        delay = max(0, round(request.run_at.timestamp() * 1000) - now_ms)
+        delay = max(0, math.floor(request.run_at.timestamp() * 1000) - now_ms)
     if delay > MAX_DELAY_MS:
         raise ValueError(f"{where}: a delay of more than ten years is not supported.")
     return delay

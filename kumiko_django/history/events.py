@@ -32,6 +32,8 @@ class RunStarted:
     enqueued_at: dt.datetime
     wait_ms: int | None
     worker: str
+    losses: int = 0
+    """How many earlier runs of the job the queue counts as lost; not a column."""
     triggered_by_id: str | None = None
     trigger: str = ""
     correlation_id: str = ""

@@ -15,12 +15,14 @@ import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from contextlib import suppress
 from uuid import UUID
 
-from django.db import InterfaceError, OperationalError, connections, router
+from django.db import connections, router
 
+from kumiko_django.history.batch import Batch
 from kumiko_django.history.events import LogLine, RunEnded, RunStarted
+from kumiko_django.history.health import is_away
 from kumiko_django.history.models import JobRun
 from kumiko_django.history.writer import write
 from kumiko_django.types.jsonable import JSON
@@ -34,29 +36,18 @@ LOG_DELAY = 0.5
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 
-@dataclass
-class Batch:
-    """Events that have not been written."""
-
-    starts: dict[UUID, RunStarted] = field(default_factory=dict)
-    ends: dict[UUID, tuple[RunEnded, Future[bool]]] = field(default_factory=dict)
-    logs: list[tuple[UUID, LogLine]] = field(default_factory=list)
-    progress: dict[UUID, JSON] = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        return bool(self.starts or self.ends or self.logs or self.progress)
-
-
 class Recorder:
     """Takes events from any thread; writes them from its own."""
 
     def __init__(self) -> None:
         self._batch = Batch()
+        self._being_written = Batch()
         self._changed = threading.Condition()
         self._due: float | None = None
         self._closing = False
         self._give_up_at: float | None = None
         self._database_is_away = False
+        self._lost_some = False
         self._thread = threading.Thread(target=self._work, name="kumiko-recorder", daemon=True)
 
     def open(self) -> None:
@@ -90,10 +81,20 @@ class Recorder:
         """
         future: Future[bool] = Future()
         with self._changed:
+            if self._closing and not self._thread.is_alive():
+                future.set_exception(RuntimeError("the recorder has been closed"))
+                return future
             self._batch.progress.pop(event.run_id, None)
             self._batch.ends[event.run_id] = (event, future)
             self._schedule(0)
         return future
+
+    def hurry(self, timeout: float) -> None:
+        """Give up after so many seconds from now if the database is away: the process ends."""
+        with self._changed:
+            if self._give_up_at is None:
+                self._give_up_at = time.monotonic() + timeout
+                self._changed.notify()
 
     def close(self, timeout: float) -> bool:
         """Write what is left and end the thread.
@@ -106,10 +107,16 @@ class Recorder:
         """
         with self._changed:
             self._closing = True
-            self._give_up_at = time.monotonic() + timeout
             self._changed.notify()
-        self._thread.join(timeout + 1.0)
-        return not self._thread.is_alive() and not self._batch
+        self.hurry(timeout)
+        self._thread.join(self._until_giving_up(timeout) + 1.0)
+        if not self._thread.is_alive():
+            return not self._lost_some
+        # It hangs in the database's driver. Whoever waits must not hang with it.
+        with self._changed:
+            for batch in (self._being_written, self._batch):
+                batch.refuse(TimeoutError("the database did not answer in time"))
+        return False
 
     def _schedule(self, delay: float) -> None:
         due = time.monotonic() + delay
@@ -118,11 +125,15 @@ class Recorder:
             self._changed.notify()
 
     def _work(self) -> None:
-        try:
-            while (batch := self._next_batch()) is not None:
+        while (batch := self._next_batch()) is not None:
+            try:
                 self._write_until_safe(batch)
-        finally:
-            connections.close_all()
+            except Exception as error:
+                # A fault of ours, or of the host's router. Without this thread every run would
+                # wait for its record for ever; an outcome stands without one.
+                logger.exception("The history of %d runs could not be written", len(batch.ends))
+                self._refuse(batch, error)
+        connections.close_all()
 
     def _next_batch(self) -> Batch | None:
         """Wait until something is due, and take all there is; None when closed and empty."""
@@ -136,37 +147,45 @@ class Recorder:
             if self._closing and not self._batch:
                 return None
             batch, self._batch, self._due = self._batch, Batch(), None
+            self._being_written = batch
             return batch
 
     def _write_until_safe(self, batch: Batch) -> None:
         pause = _FIRST_PAUSE
-        alias = router.db_for_write(JobRun)
         while True:
+            alias = router.db_for_write(JobRun)
             try:
-                ended = write(alias, batch.starts, batch.ends, batch.logs, batch.progress)
-            except (OperationalError, InterfaceError) as error:
+                ended = write(alias, batch)
+            except Exception as error:
+                with suppress(Exception):
+                    connections[alias].close()
+                if not is_away(error):
+                    raise
                 self._tell_away(error)
-                connections[alias].close()
                 if self._gave_up():
-                    _refuse(batch, error)
+                    self._refuse(batch, error)
                     return
                 with self._changed:
-                    self._changed.wait(pause)
+                    self._changed.wait(self._until_giving_up(pause))
                 pause = min(pause * 2, _LONGEST_PAUSE)
-            except Exception as error:
-                # A fault of ours must not hold the run: its outcome stands without the record.
-                logger.exception("The history of %d runs could not be written", len(batch.ends))
-                connections[alias].close()
-                _refuse(batch, error)
-                return
             else:
                 self._tell_back()
-                for run_id, (_, future) in batch.ends.items():
-                    future.set_result(ended.get(run_id, False))
+                for run_id in batch.ends:
+                    batch.settle(run_id, ended[run_id])
                 return
 
+    def _refuse(self, batch: Batch, error: Exception) -> None:
+        self._lost_some = True
+        batch.refuse(error)
+
     def _gave_up(self) -> bool:
-        return self._give_up_at is not None and time.monotonic() >= self._give_up_at
+        return self._until_giving_up(1.0) <= 0
+
+    def _until_giving_up(self, seconds: float) -> float:
+        """``seconds``, or what is left until the recorder gives up, if that is less."""
+        if self._give_up_at is None:
+            return seconds
+        return max(min(seconds, self._give_up_at - time.monotonic()), 0)
 
     def _tell_away(self, error: Exception) -> None:
         if not self._database_is_away:
@@ -180,8 +199,3 @@ class Recorder:
         if self._database_is_away:
             self._database_is_away = False
             logger.info("The history is written again")
-
-
-def _refuse(batch: Batch, error: Exception) -> None:
-    for _, future in batch.ends.values():
-        future.set_exception(error)

@@ -1,128 +1,204 @@
-"""Writing one batch of run events in one transaction, so that repeating it changes nothing."""
+"""Writing one batch of run events in one transaction, so that repeating it changes nothing.
+
+All goes well: a few statements for the whole batch. Something stands in the way: everything again,
+each event for itself, so that one odd record does not take those of other runs with it.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable
 from dataclasses import fields
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 from uuid import UUID
 
-from django.db import DatabaseError, IntegrityError, InterfaceError, OperationalError, transaction
+from django.db import DatabaseError, transaction
 from django.db.models import Max
 from django.utils import timezone
 
+from kumiko_django.history.batch import Batch
 from kumiko_django.history.clean import clean_row, clean_text
 from kumiko_django.history.events import LogLine, RunEnded, RunStarted
+from kumiko_django.history.health import is_away
 from kumiko_django.history.models import JobRun, JobRunLog, RunStatus
 from kumiko_django.types.jsonable import JSON
 
 logger = logging.getLogger("kumiko_django.history")
 
-_START_FIELDS = tuple(f.name for f in fields(RunStarted) if f.name != "run_id")
+T = TypeVar("T")
+Result = bool | Exception
+"""Whether the end of a run stands in the record, or why it could not be written."""
+
+_START_FIELDS = tuple(f.name for f in fields(RunStarted) if f.name not in ("run_id", "losses"))
 _END_FIELDS = tuple(f.name for f in fields(RunEnded) if f.name != "run_id")
 _CHUNK = 500
+_TRIES = 5
+_LOST = "the worker died or lost touch with the queue"
+_MOST_LOST = 100
+"""The queue gives a job up at its hundredth loss; a foreign record may count to anything."""
+_MILLISECOND = 80
+"""The time in a UUID of version 7 stands above this many random and fixed bits."""
 
 
-def write(
-    alias: str,
-    starts: Mapping[UUID, RunStarted],
-    ends: Mapping[UUID, tuple[RunEnded, Future[bool]]],
-    logs: Iterable[tuple[UUID, LogLine]],
-    progress: Mapping[UUID, JSON],
-) -> dict[UUID, bool]:
+def write(alias: str, batch: Batch) -> dict[UUID, Result]:
     """Write the events to database ``alias``.
 
     Returns:
-        For each ended run, whether its end stands in the record.
+        For each ended run, what became of its end.
 
     Raises:
-        OperationalError, InterfaceError: The database is away; nothing was written, or all was
+        DatabaseError: The database is away (see :func:`is_away`); nothing was written, or all was
             and the answer is lost. Repeating is right in both cases.
     """
+    try:
+        return _write_together(alias, batch)
+    except Exception as error:
+        if is_away(error):
+            raise
+        logger.debug("A batch cannot be written at once; each event for itself", exc_info=True)
+        return _write_apart(alias, batch)
+
+
+def _write_together(alias: str, batch: Batch) -> dict[UUID, Result]:
     with transaction.atomic(using=alias):
-        rows = [_row(event, ends.get(run_id)) for run_id, event in starts.items()]
-        _insert(alias, rows)
-        _close_lost(alias, starts.values())
-        result = {run_id: True for run_id in ends if run_id in starts}
-        for run_id, (event, _) in ends.items():
-            if run_id not in starts:
-                result[run_id] = _update_ended(alias, event)
-        for run_id, value in progress.items():
-            JobRun.objects.using(alias).filter(id=run_id, status=RunStatus.RUNNING).update(
-                **clean_row({"progress": value})
-            )
-        _insert_logs(alias, logs)
+        rows = [_row(start, batch.end_of(run_id)) for run_id, start in batch.starts.items()]
+        JobRun.objects.using(alias).bulk_create(rows, batch_size=_CHUNK)
+        for row, start in zip(rows, batch.starts.values(), strict=True):
+            _close_lost(alias, row)
+            _add_lost(alias, row, start.losses)
+        result: dict[UUID, Result] = {
+            run_id: run_id in batch.starts or _update_ended(alias, event)
+            for run_id, (event, _) in batch.ends.items()
+        }
+        for run_id, value in batch.progress.items():
+            _update_progress(alias, run_id, value)
+        _insert_logs(alias, batch.logs)
     return result
 
 
-def _row(start: RunStarted, ended: tuple[RunEnded, Future[bool]] | None) -> JobRun:
+def _write_apart(alias: str, batch: Batch) -> dict[UUID, Result]:
+    result: dict[UUID, Result] = {}
+    with transaction.atomic(using=alias):
+        for run_id, start in batch.starts.items():
+            end = batch.end_of(run_id)
+            inserted = _alone(alias, lambda: _insert_one(alias, start, end))  # noqa: B023
+            if end is not None:
+                result[run_id] = True if inserted is None else inserted
+        for run_id, (event, _) in batch.ends.items():
+            if run_id not in batch.starts:
+                result[run_id] = _alone(alias, lambda: _update_ended(alias, event))  # noqa: B023
+        for run_id, value in batch.progress.items():
+            _alone(alias, lambda: _update_progress(alias, run_id, value))  # noqa: B023
+        for entry in batch.logs:
+            _alone(alias, lambda: _insert_logs(alias, [entry]))  # noqa: B023
+    return result
+
+
+def _alone(alias: str, step: Callable[[], T]) -> T | Exception:
+    """Do one step in a transaction of its own inside the big one; what goes wrong is its result."""
+    try:
+        with transaction.atomic(using=alias):
+            return step()
+    except Exception as error:
+        if is_away(error):
+            raise
+        logger.exception("An event of a run cannot be recorded")
+        return error
+
+
+def _row(start: RunStarted, ended: RunEnded | None) -> JobRun:
     values: dict[str, Any] = {name: getattr(start, name) for name in _START_FIELDS}
     if ended is None:
         values["status"] = RunStatus.RUNNING
     else:
-        values.update({name: getattr(ended[0], name) for name in _END_FIELDS})
+        values.update({name: getattr(ended, name) for name in _END_FIELDS})
     return JobRun(id=start.run_id, **clean_row(values))
 
 
-def _insert(alias: str, rows: list[JobRun]) -> None:
-    if not rows:
-        return
-    try:
-        with transaction.atomic(using=alias):
-            JobRun.objects.using(alias).bulk_create(rows, batch_size=_CHUNK)
-    except (OperationalError, InterfaceError):
-        raise
-    except DatabaseError:
-        # One row stands in the way of all. Find it; write the others.
-        for row in rows:
-            _insert_one(alias, row)
+def _insert_one(alias: str, start: RunStarted, ended: RunEnded | None) -> None:
+    row = _row(start, ended)
+    runs = JobRun.objects.using(alias)
+    if runs.filter(id=row.id).exists():
+        return  # written by the try whose answer was lost
+    for _ in range(_TRIES):
+        try:
+            _save(alias, row)
+            break
+        except DatabaseError as error:
+            if is_away(error):
+                raise
+            last = error
+        highest = _same_job(alias, row).aggregate(top=Max("start"))["top"]
+        if highest is not None and highest >= row.start:
+            # Another run holds the key: the queue was restored, or the job retried from outside.
+            row.start = highest + 1
+        else:
+            logger.warning("The record of run %s is kept without its payload: %s", row.id, last)
+            row.payload = row.result = row.progress = None
+            row.error, row.traceback = clean_text(row.error, 1000), ""
+            row.reason = "record incomplete"
+    else:
+        raise last
+    _close_lost(alias, row)
+    _add_lost(alias, row, start.losses)
 
 
-def _insert_one(alias: str, row: JobRun) -> None:
-    try:
-        with transaction.atomic(using=alias):
-            row.save(using=alias, force_insert=True)
-    except IntegrityError:
-        runs = JobRun.objects.using(alias)
-        if runs.filter(id=row.id).exists():
-            return  # written by the try whose answer was lost
-        # Another run holds the key: the queue was restored, or the job retried from outside.
-        same_job = runs.filter(
-            lane=row.lane, queue_job_id=row.queue_job_id, queue_created_at=row.queue_created_at
-        )
-        row.start = (same_job.aggregate(top=Max("start"))["top"] or 0) + 1
-        row.save(using=alias, force_insert=True)
-    except (OperationalError, InterfaceError):
-        raise
-    except DatabaseError as error:
-        logger.warning("The record of run %s is kept without its payload: %s", row.id, error)
-        row.payload = row.result = row.progress = None
-        row.error, row.traceback = clean_text(row.error, 1000), ""
-        row.reason = "record incomplete"
+def _save(alias: str, row: JobRun) -> None:
+    with transaction.atomic(using=alias):
         row.save(using=alias, force_insert=True)
 
 
-def _close_lost(alias: str, starts: Iterable[RunStarted]) -> None:
+def _same_job(alias: str, row: JobRun) -> Any:
+    return JobRun.objects.using(alias).filter(
+        lane=row.lane, queue_job_id=row.queue_job_id, queue_created_at=row.queue_created_at
+    )
+
+
+def _close_lost(alias: str, row: JobRun) -> None:
     """Close the rows of earlier starts of the same job that still stand on running.
 
     The queue hands a job out again only after its former worker's lock has run out, so those runs
     are lost: their worker died, or was cut off from the queue (P30, P77).
     """
-    for event in starts:
-        if event.start > 1:
-            JobRun.objects.using(alias).filter(
-                lane=event.lane,
-                queue_job_id=event.queue_job_id,
-                queue_created_at=event.queue_created_at,
-                status=RunStatus.RUNNING,
-                start__lt=event.start,
-            ).exclude(id=event.run_id).update(
+    if row.start > 1:
+        _same_job(alias, row).filter(status=RunStatus.RUNNING, start__lt=row.start).exclude(
+            id=row.id
+        ).update(
+            status=RunStatus.LOST,
+            reason=_LOST,
+            finished_at=timezone.now(),
+        )
+
+
+def _add_lost(alias: str, row: JobRun, losses: int) -> None:
+    """Write the lost runs that their workers did not live to put on record (design 9).
+
+    A start waits up to a tenth of a second for its commit; a handler that kills its worker may be
+    faster. The queue counts the losses, and the starts below ours that have no row are theirs.
+    """
+    if not losses:
+        return
+    same_job = _same_job(alias, row)
+    missing = min(losses, _MOST_LOST) - same_job.filter(status=RunStatus.LOST).count()
+    taken = set(same_job.values_list("start", flat=True)) if missing > 0 else set()
+    free = (start for start in range(row.start - 1, 0, -1) if start not in taken)
+    kept = [field for field in _START_FIELDS if field not in ("start", "worker", "wait_ms")]
+    JobRun.objects.using(alias).bulk_create(
+        [
+            JobRun(
+                # As much earlier as it takes to stand before our own in the order of ids.
+                id=UUID(int=row.id.int - (back << _MILLISECOND)),
+                start=start,
                 status=RunStatus.LOST,
-                reason="the worker died or lost touch with the queue",
-                finished_at=timezone.now(),
+                reason=f"{_LOST}, before the run was on record",
+                finished_at=row.started_at,
+                **{name: getattr(row, name) for name in kept},
             )
+            for back, start in enumerate(islice(free, max(missing, 0)), start=1)
+        ],
+        ignore_conflicts=True,
+    )
 
 
 def _update_ended(alias: str, event: RunEnded) -> bool:
@@ -133,6 +209,12 @@ def _update_ended(alias: str, event: RunEnded) -> bool:
         return True
     # A repeat after a lost answer finds its own end already there.
     return runs.filter(status=event.status, finished_at=event.finished_at).exists()
+
+
+def _update_progress(alias: str, run_id: UUID, value: JSON) -> None:
+    JobRun.objects.using(alias).filter(id=run_id, status=RunStatus.RUNNING).update(
+        **clean_row({"progress": value})
+    )
 
 
 def _insert_logs(alias: str, logs: Iterable[tuple[UUID, LogLine]]) -> None:
@@ -151,13 +233,11 @@ def _insert_logs(alias: str, logs: Iterable[tuple[UUID, LogLine]]) -> None:
         )
         for run_id, line in logs
     ]
+    if not rows:
+        return
     # Lines of a run whose row is gone (deleted by hand while it ran) would break the batch.
     run_ids = {row.run_id for row in rows}
-    present = (
-        set(JobRun.objects.using(alias).filter(id__in=run_ids).values_list("id", flat=True))
-        if run_ids
-        else set()
-    )
+    present = set(JobRun.objects.using(alias).filter(id__in=run_ids).values_list("id", flat=True))
     JobRunLog.objects.using(alias).bulk_create(
         [row for row in rows if row.run_id in present], batch_size=_CHUNK, ignore_conflicts=True
     )

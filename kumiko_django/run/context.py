@@ -11,8 +11,8 @@ from kumiko_django.broker.envelope import TriggerEvent
 from kumiko_django.definitions.registry import Registry
 from kumiko_django.dispatching import dispatcher
 from kumiko_django.dispatching.results import Dispatched
-from kumiko_django.run.logbook import RunLog
-from kumiko_django.types.jsonable import JSON, to_jsonable_lossy
+from kumiko_django.run.logbook import RunLog, readable
+from kumiko_django.types.jsonable import JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Notes:
 
     def set_progress(self, value: dict[str, Any]) -> None:
         """Note how far the run is; the latest value is stored at most twice a second."""
-        self.progress = to_jsonable_lossy(value)
+        self.progress = readable(value)
         self._on_progress(self.progress)
 
 

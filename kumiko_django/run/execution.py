@@ -34,7 +34,7 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class BrokenOff:
-    """The worker is leaving; the handler was cancelled, or still runs in its thread."""
+    """The worker leaves; the handler was cancelled, still runs in its thread, or never began."""
 
 
 Ending = Returned | Raised | BrokenOff
@@ -53,6 +53,8 @@ class Executor:
 
     async def execute(self, definition: JobDefinition, payload: Any, ctx: JobContext) -> Ending:
         """Call the handler of ``definition``."""
+        if self._interrupted.is_set():
+            return BrokenOff()
         if definition.is_async:
             return await self._on_loop(definition.handler, payload, ctx)
         return await self._in_thread(definition.handler, payload, ctx)
@@ -78,9 +80,12 @@ class Executor:
     ) -> Ending:
         work = asyncio.ensure_future(_guarded(handler, payload, ctx))
         if await self._ends(work):
-            return work.result()
+            return _ending_of(work)
         work.cancel()
         await asyncio.wait([work], timeout=CANCEL_SECONDS)
+        if work.done() and isinstance(ending := _ending_of(work), Returned):
+            # It finished what it was doing instead. Done is done.
+            return ending
         return BrokenOff()
 
     async def _ends(self, work: asyncio.Future[Any]) -> bool:
@@ -118,3 +123,11 @@ async def _guarded(
             return Returned(await handler(payload, ctx))
         except BaseException as error:  # noqa: BLE001  (bullmq-python 1.3: also CancelledError)
             return Raised(error)
+
+
+def _ending_of(work: asyncio.Future[Ending]) -> Ending:
+    if work.cancelled():
+        # The handler cancelled its own task and returned before that took effect. Passed on, the
+        # cancellation would end our run of it, and nobody would tell the queue (1.3).
+        return Raised(asyncio.CancelledError("the handler cancelled its own task"))
+    return work.result()

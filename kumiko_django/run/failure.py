@@ -21,6 +21,9 @@ from kumiko_django.types.scrub import cut_end, cut_start, scrub
 
 MAX_ERROR_CHARS = 2_000
 MAX_TRACEBACK_CHARS = 20_000
+_LOOKED_AT = 10
+"""How many times the kept length is looked through for secrets: megabytes of text would hold up the
+event loop. What is masked is short, so that what lies beyond is not kept anyway."""
 
 
 class Refused(Exception):
@@ -62,20 +65,28 @@ def describe(error: BaseException) -> str:
     """``error`` as one scrubbed text of at most :data:`MAX_ERROR_CHARS` characters."""
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001  (a broken __str__ must not hide the failure)
+    except BaseException:  # noqa: BLE001  (a broken __str__ must not hide the failure)
         text = "(its text cannot be shown)"
     if not isinstance(error, Refused):
         name = type(error).__name__
         text = f"{name}: {text}" if text else name
-    return cut_end(scrub(text, _secrets()), MAX_ERROR_CHARS)
+    head, tail = text[: MAX_ERROR_CHARS * _LOOKED_AT], text[MAX_ERROR_CHARS * _LOOKED_AT :]
+    head = scrub(head, _secrets())
+    return cut_end(head + tail, MAX_ERROR_CHARS) if len(head) >= MAX_ERROR_CHARS else head
 
 
 def _trace(error: BaseException) -> str:
     if isinstance(error, Refused):
         return ""
     own = _own_frames(error.__traceback__)
-    lines = traceback.format_exception(type(error), error, own)
-    return cut_start(scrub("".join(lines), _secrets()), MAX_TRACEBACK_CHARS)
+    try:
+        text = "".join(traceback.format_exception(type(error), error, own))
+    except Exception:  # noqa: BLE001  (odd attributes of an exception must not hide the failure)
+        text = "".join(traceback.format_tb(own))
+    looked_at = MAX_TRACEBACK_CHARS * _LOOKED_AT
+    head, tail = text[:-looked_at], text[-looked_at:]
+    tail = scrub(tail, _secrets())
+    return cut_start(head + tail, MAX_TRACEBACK_CHARS) if len(tail) >= MAX_TRACEBACK_CHARS else tail
 
 
 def _own_frames(trace: TracebackType | None) -> TracebackType | None:

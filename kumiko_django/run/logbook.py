@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -53,7 +54,7 @@ class Logbook:
             number=len(self._lines) + 1,
             level=level,
             message=cut_end(_text(message), MAX_MESSAGE_CHARS),
-            data=_plain(data),
+            data=readable(data),
             created_at=timezone.now(),
         )
         self._lines.append(line)
@@ -67,24 +68,24 @@ class RunLog:
         self._book = book
         self._context = dict(context or {})
 
-    def info(self, message: object, **data: Any) -> None:
+    def info(self, message: object, /, **data: Any) -> None:
         """Log something worth knowing."""
         self._write("info", message, data)
 
-    def warn(self, message: object, **data: Any) -> None:
+    def warn(self, message: object, /, **data: Any) -> None:
         """Log something that is not as it should be."""
         self._write("warn", message, data)
 
     warning = warn
 
-    def error(self, message: object, **data: Any) -> None:
+    def error(self, message: object, /, **data: Any) -> None:
         """Log something that went wrong; the run goes on."""
         self._write("error", message, data)
 
-    def debug(self, message: object, **data: Any) -> None:
+    def debug(self, message: object, /, **data: Any) -> None:
         """Nothing: debug lines are not kept (B176)."""
 
-    def child(self, **context: Any) -> RunLog:
+    def child(self, /, **context: Any) -> RunLog:
         """A log whose lines also carry ``context``; data of a line wins over it."""
         return RunLog(self._book, {**self._context, **context})
 
@@ -93,14 +94,25 @@ class RunLog:
 
 
 def _text(message: object) -> str:
-    value = to_jsonable_lossy(message)
-    return value if isinstance(value, str) else str(value)
+    try:
+        value = to_jsonable_lossy(message)
+        return value if isinstance(value, str) else str(value)
+    except Exception:  # noqa: BLE001  (logging must never fail the handler: P81)
+        return _unreadable(message)
 
 
-def _plain(data: Mapping[str, Any]) -> dict[str, JSON]:
-    plain = to_jsonable_lossy(dict(data))
-    if not isinstance(plain, dict):
-        return {"data": plain}
-    if len(str(plain)) > MAX_DATA_CHARS:
-        return {"data": cut_end(str(plain), MAX_DATA_CHARS)}
-    return plain
+def readable(data: Mapping[str, Any]) -> dict[str, JSON]:
+    """The data as JSON; what cannot be read is named by its type, the rest stays."""
+    plain: dict[str, JSON] = {}
+    for key, value in data.items():
+        try:
+            plain[key] = to_jsonable_lossy(value)
+            json.dumps(plain[key])
+        except Exception:  # noqa: BLE001  (as above: hostile objects, endless numbers)
+            plain[key] = _unreadable(value)
+    text = str(plain)
+    return plain if len(text) <= MAX_DATA_CHARS else {"data": cut_end(text, MAX_DATA_CHARS)}
+
+
+def _unreadable(value: object) -> str:
+    return f"<unreadable {type(value).__name__}>"

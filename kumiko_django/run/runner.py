@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from typing import Any
 
@@ -65,7 +66,11 @@ class Runner:
             self._resolve_tenant(run)
             self._load_payload(run)
         except Refused as refusal:
-            return await self._refuse(run, refusal)
+            return await self._refuse(run, failed(refusal, delivery, retryable=False))
+        except Exception as error:
+            # A validator of the job's schema, say. It may pass, and must be on record either way.
+            logger.exception("Job %s (%s) met a fault", delivery.job_id, delivery.job_name)
+            return await self._refuse(run, failed(error, delivery, run.backoff))
         with ambient.entered(run.ambient_values()):
             self._record_start(run)
             await self._report(signals.job_started, run)
@@ -74,9 +79,8 @@ class Runner:
             await self._report_end(run, outcome)
         return _settlement(outcome)
 
-    async def _refuse(self, run: Run, refusal: Refused) -> Settlement:
-        """End a run whose handler must not be called, with a record like any other (B207)."""
-        outcome = failed(refusal, run.delivery, retryable=False)
+    async def _refuse(self, run: Run, outcome: Failed) -> Settlement:
+        """End a run whose handler is not called, with a record like any other (B207)."""
         _log_failure(run, outcome)
         run.read_what_is_readable()
         run.finish(outcome)
@@ -109,12 +113,13 @@ class Runner:
             raise Refused(str(error)) from error
 
     def _load_payload(self, run: Run) -> None:
+        # A copy to the bottom: the handler may change its payload while the recorder reads ours.
+        run.argument = json.loads(json.dumps(run.payload))
         schema = run.known_definition.payload_schema
-        run.argument = dict(run.payload)
         if schema is None:
             return
         try:
-            run.argument = schema.load(run.payload)
+            run.argument = schema.load(run.argument)
         except PayloadError as error:
             raise Refused(str(error)) from error
 
@@ -122,8 +127,13 @@ class Runner:
         self._recorder.run_started(run.started_event())
 
     async def _execute(self, run: Run) -> Outcome:
-        ending = await self._executor.execute(run.known_definition, run.argument, run.context())
-        outcome = self._classify(run, ending)
+        try:
+            ending = await self._executor.execute(run.known_definition, run.argument, run.context())
+            outcome = self._classify(run, ending)
+        except Exception as error:
+            # A fault of ours. The run has begun on record, so it must end there too.
+            logger.exception("Run %s of %s met a fault", run.run_id, run.delivery.job_name)
+            outcome = failed(error, run.delivery, run.backoff)
         run.finish(outcome)
         return outcome
 
@@ -132,7 +142,7 @@ class Runner:
             case Returned(value):
                 return Completed(*keepable(value))
             case Raised(error):
-                outcome = failed(error, run.delivery, run.known_definition.effective_backoff)
+                outcome = failed(error, run.delivery, run.backoff)
                 _log_failure(run, outcome)
                 return outcome
             case BrokenOff():
@@ -167,13 +177,17 @@ class Runner:
             return
         info = run.info()
 
-        def send() -> None:
-            signal.send_robust(sender=sender, run=info, **arguments)
+        def send() -> BaseException | None:
+            try:
+                signal.send_robust(sender=sender, run=info, **arguments)
+            except BaseException as error:  # noqa: BLE001
+                # send_robust passes SystemExit and its like on; on the loop they would end us.
+                return error
+            return None
 
-        try:
-            await self._threads.run(send)
-        except Exception:
-            logger.exception("A signal about run %s could not be sent", run.run_id)
+        error = await self._threads.run(send)
+        if error is not None:
+            logger.error("A receiver of a signal about run %s broke off: %r", run.run_id, error)
 
 
 def _settlement(outcome: Outcome) -> Settlement:

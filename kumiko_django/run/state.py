@@ -14,6 +14,7 @@ from django.utils import timezone
 from kumiko_django.broker.delivery import Delivery
 from kumiko_django.broker.envelope import Metadata, read_metadata, read_payload
 from kumiko_django.definitions.job import JobDefinition
+from kumiko_django.definitions.options import Backoff
 from kumiko_django.definitions.registry import registry
 from kumiko_django.exceptions import ScopeError
 from kumiko_django.history.events import LogLine, RunEnded, RunStarted
@@ -57,6 +58,11 @@ class Run:
         if self.definition is None:
             raise LookupError(f"{self.delivery.job_name} has not been looked up")
         return self.definition
+
+    @property
+    def backoff(self) -> Backoff | None:
+        """The definition's pause between attempts, for jobs that store none."""
+        return None if self.definition is None else self.definition.effective_backoff
 
     @property
     def correlation_id(self) -> str:
@@ -163,6 +169,7 @@ class Run:
             enqueued_at=created_at,
             wait_ms=None if waited is None else max(0, round(waited.total_seconds() * 1000)),
             worker=self._worker_id,
+            losses=delivery.losses,
             triggered_by_id=self.meta.triggered_by_id,
             trigger=self.meta.trigger_name or "",
             correlation_id=self.correlation_id,

@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import logging
 import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from django.db import close_old_connections, connections, reset_queries
+from django.db import connections, reset_queries
 
 _Task = tuple[Callable[[], Any], contextvars.Context, "Future[Any]"]
+
+logger = logging.getLogger("kumiko_django.run")
 
 
 class HandlerThreads:
@@ -59,18 +62,16 @@ class HandlerThreads:
     def _work(self, inbox: queue.SimpleQueue[_Task | None]) -> None:
         while (task := inbox.get()) is not None:
             function, context, future = task
+            result, error = None, None
             try:
                 clean_connections()
                 result = context.run(function)
-            except BaseException as error:  # noqa: BLE001  (SystemExit of a handler is a failure)
-                clean_connections()
-                self._free(inbox)
-                _set(future, error=error)
-            else:
-                clean_connections()
-                self._free(inbox)
-                _set(future, result=result)
-            del task, function, context, future
+            except BaseException as raised:  # noqa: BLE001  (SystemExit of a handler is a failure)
+                error = raised
+            clean_connections()
+            self._free(inbox)
+            _set(future, result, error)
+            del task, function, context, future, result, error
         connections.close_all()
 
     def _free(self, inbox: queue.SimpleQueue[_Task | None]) -> None:
@@ -87,16 +88,8 @@ def _set(future: Future[Any], result: Any = None, error: BaseException | None = 
         future.set_result(result)
 
 
-def _throw_away(connection: Any) -> None:
-    # close() would only mark it, since a transaction is open; the driver's own close rolls back,
-    # and the backend's knows about pools.
-    with contextlib.suppress(Exception):
-        connection._close()
-    del connections[connection.alias]
-
-
 def clean_connections() -> None:
-    """Make this thread's database connections fit for the next run.
+    """Make this thread's database connections fit for the next run. Does not raise.
 
     Broken and outdated ones are closed, as Django does around a request. One that a handler left
     inside a transaction is thrown away: the transaction is rolled back, and nothing of it reaches
@@ -104,6 +97,21 @@ def clean_connections() -> None:
     """
     reset_queries()  # with DEBUG on, Django would remember every statement for ever
     for connection in connections.all(initialized_only=True):
-        if connection.in_atomic_block:
+        try:
+            if connection.in_atomic_block:
+                _throw_away(connection)
+            else:
+                connection.close_if_unusable_or_obsolete()
+        except Exception:
+            # A thread that ended here would leave its run waiting for ever.
+            logger.exception("The connection %r could not be cleaned", connection.alias)
             _throw_away(connection)
-    close_old_connections()
+
+
+def _throw_away(connection: Any) -> None:
+    # close() would only mark it, since a transaction is open; the driver's own close rolls back,
+    # and the backend's knows about pools.
+    with contextlib.suppress(Exception):
+        connection._close()
+    with contextlib.suppress(AttributeError):
+        del connections[connection.alias]

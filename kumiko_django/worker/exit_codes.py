@@ -11,7 +11,7 @@ class ExitCode(IntEnum):
     OK = 0
     """Stopped as asked, or drained, or nothing wrong with ``--check``."""
     FAULT = 1
-    """Something broke: a consumer ended by itself, or a fault of ours. (A wrong command line: 2.)"""
+    """Something broke: a consumer ended by itself, or a fault of ours. (A wrong command: 2.)"""
     CONFIGURATION = 3
     """The settings, a job definition or the database schema must be changed first."""
     BROKER_UNAVAILABLE = 4

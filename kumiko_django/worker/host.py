@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from typing import Any
 
 from kumiko_django.broker import queues
+from kumiko_django.broker.connection import AWAY_ERRORS
 from kumiko_django.broker.consumer import Consumer
+from kumiko_django.exceptions import BrokerUnavailable
 from kumiko_django.history.recorder import Recorder
 from kumiko_django.run.runner import Runner
 from kumiko_django.worker.config import HostConfig
@@ -16,12 +19,12 @@ from kumiko_django.worker.config import HostConfig
 logger = logging.getLogger("kumiko_django.worker")
 
 DRAIN_POLL_SECONDS = 0.25
-FETCH_SECONDS = 3.0
-"""How long the last fetch may take."""
 RECORD_SECONDS = 5.0
 """How long the last records may take while the database is away."""
 SETTLE_SECONDS = 5.0
 """How long interrupted jobs may take to be given back."""
+LEAVE_SECONDS = 2.0
+"""How long the queue may take to be told of runs whose record has been given up."""
 
 
 class Host:
@@ -45,8 +48,8 @@ class Host:
         """Host the lanes until told to stop, or until drained.
 
         Returns:
-            Whether every handler has really ended. If not, a thread still runs one, and the
-            process must be left without waiting for it.
+            Whether every handler has really ended. If not, the process must be left without waiting
+            for those that go on.
 
         Raises:
             BrokerUnavailable: Redis was not reached at the start.
@@ -55,15 +58,32 @@ class Host:
         if self._started:
             raise RuntimeError("This host has been started before; make another one.")
         self._started = True
-        client = await queues.connect(self._config.connect_seconds)
+        client = await self._connect()
+        if client is None:
+            return True
         self._recorder.open()
         consuming: list[asyncio.Task[None]] = []
         try:
             consuming = self._consume()
             await self._until_stop(client, consuming)
-            return await self._wind_down()
+            return await self._wind_down(consuming)
         finally:
             await self._tear_down(client, consuming)
+
+    async def _connect(self) -> queues.Client | None:
+        """Reach Redis; None when told to stop before that."""
+        connecting = asyncio.create_task(
+            queues.connect(self._config.connect_seconds), name="kumiko-connect"
+        )
+        stop = asyncio.create_task(self._stop.wait(), name="kumiko-stop")
+        await asyncio.wait([connecting, stop], return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        if connecting.done():
+            return connecting.result()
+        connecting.cancel()
+        with contextlib.suppress(asyncio.CancelledError, BrokerUnavailable):
+            await (await connecting).aclose()
+        return None
 
     def _consume(self) -> list[asyncio.Task[None]]:
         config = self._config
@@ -94,43 +114,53 @@ class Host:
         finally:
             for wait in waits:
                 wait.cancel()
-        for task in consuming:
+        for task in [*consuming, *waits[1:]]:
             if task.done() and not self._stop.is_set():
                 # A consumer does not end by itself. A process that consumes nothing and looks
                 # alive is the worst of all, so end it, with a reason.
                 error = None if task.cancelled() else task.exception()
-                raise RuntimeError(f"{task.get_name()} ended by itself: {error!r}") from error
+                if error is not None or task in consuming:
+                    raise RuntimeError(f"{task.get_name()} ended by itself: {error!r}") from error
         self.request_stop()
 
     async def _until_drained(self, client: queues.Client) -> None:
         """Wait until no lane of ours has anything to do now; work planned for later stays."""
         while True:
-            counts = [await queues.lane_counts(client, lane) for lane in self._config.lanes]
+            try:
+                counts = [await queues.lane_counts(client, lane) for lane in self._config.lanes]
+            except AWAY_ERRORS:
+                # The consumers say so, and go on when Redis is back. So does this.
+                await asyncio.sleep(DRAIN_POLL_SECONDS * 4)
+                continue
             if all(count.is_drained for count in counts) and not self._running():
                 break
             await asyncio.sleep(DRAIN_POLL_SECONDS)
         later = sum(count.delayed for count in counts)
         logger.info("drained%s", f"; {later} delayed jobs are left for later" if later else "")
 
-    async def _wind_down(self) -> bool:
-        """Wait for what runs, then break off and give back the rest (P88)."""
-        await self._drain(self._config.grace_seconds)
+    async def _wind_down(self, consuming: list[asyncio.Task[None]]) -> bool:
+        """Wait for what runs, then break off and give back the rest (P88).
+
+        Returns:
+            Whether nothing had to be broken off.
+        """
+        grace = self._config.grace_seconds
+        deadline = time.monotonic() + grace
+        # A job may be on its way from the queue, and counts with those that run. A Redis that does
+        # not answer must not hold us up longer than a job may.
+        _, fetching = await asyncio.wait(consuming, timeout=max(grace, SETTLE_SECONDS))
+        for task in fetching:
+            task.cancel()
+        await self._drain(max(deadline - time.monotonic(), 0))
         unfinished = self._running()
         if not unfinished:
             return True
         logger.warning(
-            "%d jobs did not end within %g s and are given back to the queue",
-            unfinished,
-            self._config.grace_seconds,
+            "%d jobs did not end within %g s and are given back to the queue", unfinished, grace
         )
         self._runner.interrupt()
+        self._recorder.hurry(RECORD_SECONDS)
         await self._drain(SETTLE_SECONDS)
-        if self._running():
-            # They wait for their records. Give up on the database, so that the queue is told.
-            await asyncio.to_thread(self._recorder.close, RECORD_SECONDS)
-            await self._drain(SETTLE_SECONDS)
-        for consumer in self._consumers:
-            consumer.leave()
         return False
 
     async def _drain(self, seconds: float) -> None:
@@ -142,16 +172,17 @@ class Host:
         """Close everything, whatever happened before (B234, B235)."""
         for consumer in self._consumers:
             consumer.stop_fetching()
-        if consuming:
-            # A fetch is let finish, or its job would lie until its lock runs out; but a Redis that
-            # does not answer must not hold us.
-            await asyncio.wait(consuming, timeout=FETCH_SECONDS)
+        self._runner.interrupt()
         for task in consuming:
-            task.cancel()
             with contextlib.suppress(Exception, asyncio.CancelledError):
                 await task
         if not await asyncio.to_thread(self._recorder.close, RECORD_SECONDS):
             logger.error("The last records of the history could not be written")
+        for consumer in self._consumers:
+            consumer.leave()
+        # Runs that waited for their record until now are settled without it: what is done must not
+        # run again.
+        await self._drain(LEAVE_SECONDS)
         for consumer in self._consumers:
             await consumer.close()
         self._runner.close()

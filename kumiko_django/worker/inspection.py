@@ -37,6 +37,7 @@ def check_database() -> Findings:
     findings = Findings()
     alias = router.db_for_write(JobRun)
     connection = connections[alias]
+    was_open = connection.connection is not None
     try:
         connection.ensure_connection()
         executor = MigrationExecutor(connection)
@@ -48,6 +49,9 @@ def check_database() -> Findings:
             ExitCode.DATABASE_UNAVAILABLE,
         )
         return findings
+    finally:
+        if not was_open:
+            connection.close()  # the worker's main thread has no other use for one
     if missing:
         names = ", ".join(migration.name for migration, _ in missing)
         findings.error(

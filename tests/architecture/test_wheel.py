@@ -64,4 +64,4 @@ def test_the_metadata_names_the_ranges_that_are_tested(wheel: zipfile.ZipFile) -
 
     assert metadata["Requires-Python"] == ">=3.11"
     assert "Typing :: Typed" in metadata.get_all("Classifier", [])
-    assert {"django>=5.2", "bullmq<3.5,>=3.4.4", "redis<9,>=6.4"} <= requirements
+    assert {"django>=5.2", "bullmq<3.5,>=3.4.4", "redis<9,>=6.2"} <= requirements

@@ -7,7 +7,6 @@ from tests.settings import INSTALLED_APPS
 
 INSTALLED_APPS = [
     *INSTALLED_APPS,
-    "django.contrib.staticfiles",
     "example_project.tenants",
     "example_project.orders",
     "example_project.billing",

@@ -22,9 +22,12 @@ from kumiko_django.worker.config import HostConfig
 from kumiko_django.worker.exit_codes import ExitCode
 from kumiko_django.worker.host import Host
 from kumiko_django.worker.inspection import Findings
-from kumiko_django.worker.shutdown import leave, on_stop
+from kumiko_django.worker.shutdown import leave, leave_after, on_stop
 
 logger = logging.getLogger("kumiko_django.worker")
+
+EXIT_SECONDS = 5.0
+"""How long the process may take to end once the worker has stopped."""
 
 _LEVELS = {0: logging.WARNING, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBUG}
 
@@ -86,7 +89,9 @@ class Command(BaseCommand):
                 self._check(config)
                 return
             self._require(inspection.check_database())
-            finished = asyncio.run(_host(config))
+            # Not so through call_command: then the process is the caller's, and goes on.
+            owns_process = bool(getattr(self, "_called_from_command_line", False))
+            asyncio.run(_host(config, owns_process=owns_process))
         except BrokerUnavailable as error:
             raise CommandError(str(error), returncode=ExitCode.BROKER_UNAVAILABLE) from error
         except KumikoError as error:
@@ -94,11 +99,6 @@ class Command(BaseCommand):
         except RuntimeError as error:
             logger.exception("The worker broke")
             raise CommandError(str(error), returncode=ExitCode.FAULT) from error
-        logger.info("stopped")
-        if not finished:
-            # A handler's thread still runs. Its job is back in the queue: end the thread with the
-            # process, now, before another worker gets far with it.
-            leave(ExitCode.OK)
 
     def _check(self, config: HostConfig) -> None:
         findings = [
@@ -130,10 +130,18 @@ class Command(BaseCommand):
         package.setLevel(_LEVELS[verbosity])
 
 
-async def _host(config: HostConfig) -> bool:
+async def _host(config: HostConfig, *, owns_process: bool) -> None:
     host = Host(config)
     with on_stop(host.request_stop):
-        return await host.run()
+        finished = await host.run()
+        logger.info("stopped")
+        if not owns_process:
+            return
+        if not finished:
+            # A handler may still run. Its job is back in the queue: end it with the process, now,
+            # before another worker gets far with it. Closing the loop would wait for it.
+            leave(ExitCode.OK)
+        leave_after(EXIT_SECONDS, ExitCode.OK)
 
 
 def _config(options: dict[str, Any]) -> HostConfig:

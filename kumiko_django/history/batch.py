@@ -1,0 +1,44 @@
+"""Events of runs that wait to be written together."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from kumiko_django.history.events import LogLine, RunEnded, RunStarted
+from kumiko_django.types.jsonable import JSON
+
+
+@dataclass
+class Batch:
+    """Events that have not been written."""
+
+    starts: dict[UUID, RunStarted] = field(default_factory=dict)
+    ends: dict[UUID, tuple[RunEnded, Future[bool]]] = field(default_factory=dict)
+    logs: list[tuple[UUID, LogLine]] = field(default_factory=list)
+    progress: dict[UUID, JSON] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.starts or self.ends or self.logs or self.progress)
+
+    def end_of(self, run_id: UUID) -> RunEnded | None:
+        """The end of a run, if it is in this batch."""
+        ended = self.ends.get(run_id)
+        return None if ended is None else ended[0]
+
+    def settle(self, run_id: UUID, result: bool | Exception) -> None:
+        """Tell who waits for the end of a run what became of it; the first word counts."""
+        future = self.ends[run_id][1]
+        try:
+            if isinstance(result, Exception):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+        except InvalidStateError:
+            pass  # given up already, by the recorder or by whoever waited
+
+    def refuse(self, error: Exception) -> None:
+        """Tell all who wait that their records will not be written."""
+        for run_id in self.ends:
+            self.settle(run_id, error)

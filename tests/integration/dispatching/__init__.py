@@ -1,0 +1,3 @@
+"""Dispatching with a real queue and a real database."""
+
+from __future__ import annotations

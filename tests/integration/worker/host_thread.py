@@ -1,0 +1,130 @@
+"""A worker host in a thread of the test's process, so that signals and handlers can be spied on."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+from uuid import UUID
+
+from bullmq import Queue
+
+from kumiko_django import JobDefinition
+from kumiko_django.definitions.options import Lane
+from kumiko_django.history.models import JobRun
+from kumiko_django.worker.config import HostConfig
+from kumiko_django.worker.host import Host
+from tests.helpers.waiting import wait_until
+
+RETENTION = {"removeOnComplete": {"age": 60}, "removeOnFail": {"age": 60}}
+
+
+class HostThread:
+    """``Host`` on an event loop of its own. Tests get it from the fixture ``host``."""
+
+    def __init__(self, config: HostConfig) -> None:
+        self.config = config
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.finished: bool | None = None
+        self.error: BaseException | None = None
+        self._host: Host | None = None
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="test-host", daemon=True)
+
+    def start(self) -> HostThread:
+        self._thread.start()
+        assert self._ready.wait(10), "the host has no event loop"
+        return self
+
+    def stop(self, timeout: float = 30) -> bool | None:
+        """Ask it to stop, wait for its end, and say whether every handler had ended by itself."""
+        assert self.loop is not None
+        assert self._host is not None
+        if self._thread.is_alive() and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._host.request_stop)
+        return self.wait(timeout)
+
+    def wait(self, timeout: float = 30) -> bool | None:
+        self._thread.join(timeout)
+        assert not self._thread.is_alive(), f"the host still runs after {timeout:g} s"
+        if self.error is not None:
+            raise AssertionError(f"the host broke: {self.error!r}") from self.error
+        return self.finished
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._main())
+        except BaseException as error:  # noqa: BLE001 - shown by wait()
+            self.error = error
+
+    async def _main(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._host = Host(self.config)
+        self._ready.set()
+        self.finished = await self._host.run()
+
+
+class StartHost(Protocol):
+    """``host``"""
+
+    def __call__(
+        self,
+        *lanes: Lane,
+        concurrency: int = 5,
+        grace: float = 5,
+        drain: bool = False,
+    ) -> HostThread: ...
+
+
+class Define(Protocol):
+    """``define``"""
+
+    def __call__(self, handler: Callable[..., Any], **options: Any) -> JobDefinition: ...
+
+
+def ended_runs(job_id: str, count: int = 1, timeout: float = 15) -> list[JobRun]:
+    """Wait until so many runs of a job have ended, and give all its runs in their order."""
+
+    def runs() -> list[JobRun] | None:
+        found = list(JobRun.objects.filter(queue_job_id=job_id).order_by("start", "id"))
+        ended = [run for run in found if run.status != "running"]
+        return found if len(ended) >= count else None
+
+    found = wait_until(runs, description=f"{count} runs of {job_id} have ended", timeout=timeout)
+    assert found is not None
+    return found
+
+
+def ended_run(job_id: str, timeout: float = 15) -> JobRun:
+    """Wait for the one run of a job."""
+    (run,) = ended_runs(job_id, timeout=timeout)
+    return run
+
+
+def add_raw(
+    redis_url: str, queue: str, jobs: Iterable[tuple[str, Any, dict[str, Any]]]
+) -> list[str]:
+    """Add jobs as another BullMQ client does, with the package's own ``Queue``; give their ids."""
+
+    async def add() -> list[str]:
+        client = Queue(queue, {"connection": redis_url})
+        try:
+            return [
+                str((await client.add(name, data, {**RETENTION, **options})).id)
+                for name, data, options in jobs
+            ]
+        finally:
+            await client.close()
+
+    return asyncio.run(add())
+
+
+def lines_of(run_id: UUID) -> list[tuple[str, str]]:
+    """The stored log of a run: level and message."""
+    run = JobRun.objects.get(id=run_id)
+    return [(line.level, line.message) for line in run.logs.all()]

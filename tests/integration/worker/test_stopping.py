@@ -1,0 +1,185 @@
+"""Stopping, at the moments that are easy to get wrong (B212-B217, P88)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from kumiko_django import JobContext, dispatch
+from kumiko_django.broker.lane_worker import LaneWorker
+from kumiko_django.history.models import JobRun
+from kumiko_django.worker.config import HostConfig
+from kumiko_django.worker.host import Host
+from tests.helpers.fixtures import DatabaseAway, QueueStateFactory
+from tests.helpers.waiting import wait_until
+from tests.integration.worker.host_thread import Define, StartHost, ended_run, ended_runs
+
+
+def test_a_job_that_was_on_its_way_is_run_to_its_end(
+    host: StartHost,
+    define: Define,
+    queue_state: QueueStateFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Taken from the queue, not yet begun: it would have been dropped, half run, until its lock ran
+    out, with its worker gone."""
+    fetch = LaneWorker.fetch
+    fetched = threading.Event()
+
+    async def slow(self: LaneWorker, token: str) -> Any:
+        taken = await fetch(self, token)
+        if taken is not None:
+            fetched.set()
+            await asyncio.sleep(0.4)
+        return taken
+
+    monkeypatch.setattr(LaneWorker, "fetch", slow)
+
+    async def takes_its_time(payload: dict[str, Any], ctx: JobContext) -> str:
+        await asyncio.sleep(0.3)
+        return "whole"
+
+    job = define(takes_its_time)
+    running = host("worker")
+    job_id = dispatch(job, tenant_id="acme").job_id
+    assert fetched.wait(10)
+    assert running.stop() is True
+    (run,) = ended_runs(job_id)
+    assert (run.status, run.result) == ("completed", "whole")
+    assert queue_state().completed == [job_id]
+
+
+def test_without_grace_it_is_given_back(
+    host: StartHost, define: Define, queue_state: QueueStateFactory
+) -> None:
+    """user-needs 45: at the front, no attempt used; sync and async."""
+    began, go = threading.Semaphore(0), threading.Event()
+
+    def waits(payload: dict[str, Any], ctx: JobContext) -> None:
+        began.release()
+        go.wait(20)
+
+    async def waits_async(payload: dict[str, Any], ctx: JobContext) -> None:
+        began.release()
+        await asyncio.sleep(60)
+
+    jobs = [define(waits), define(waits_async)]
+    running = host("worker", grace=0)
+    ids = {dispatch(job, tenant_id="acme").job_id for job in jobs}
+    for _ in jobs:
+        assert began.acquire(timeout=10)
+    behind = dispatch(jobs[0], tenant_id="acme", priority="low").job_id
+    wait_until(lambda: JobRun.objects.count() == 3, description="all are on record")
+    began_to_stop = time.monotonic()
+    assert running.stop() is False
+    assert time.monotonic() - began_to_stop < 5
+    go.set()
+    state = queue_state()
+    assert set(state.wait) == ids
+    assert state.prioritized == [behind]
+    for job_id in [*ids, behind]:
+        (run,) = ended_runs(job_id)
+        assert (run.status, run.final, run.attempt) == ("interrupted", False, 1)
+        stored = state.job(job_id)
+        assert (stored.attempts_made, stored.attempts_started) == (0, 1)
+        assert not state.locked(job_id)
+
+
+def test_the_next_worker_starts_them_again(host: StartHost, define: Define) -> None:
+    """P30, design 1: a redelivery is a new run with the same attempt and the next start."""
+    began = threading.Event()
+
+    async def waits(payload: dict[str, Any], ctx: JobContext) -> str:
+        if not began.is_set():
+            began.set()
+            await asyncio.sleep(60)
+        return "second time"
+
+    job = define(waits)
+    first = host("worker", grace=0.1)
+    job_id = dispatch(job, tenant_id="acme").job_id
+    assert began.wait(10)
+    assert first.stop() is False
+    host("worker")
+    runs = ended_runs(job_id, 2)
+    assert [(run.status, run.attempt, run.start) for run in runs] == [
+        ("interrupted", 1, 1),
+        ("completed", 1, 2),
+    ]
+    assert runs[0].worker != runs[1].worker
+    assert runs[1].result == "second time"
+
+
+def test_stopping_wakes_the_others(host: StartHost, define: Define) -> None:
+    """A marker that the leaving worker swallowed must not leave a job lying until the next poll."""
+    quick = define(lambda payload, ctx: "ran", name="quick")
+    for _ in range(5):
+        first = host("worker")
+        host("worker")
+        job_id = None
+        threading.Timer(0.01, first.stop).start()
+        began = time.monotonic()
+        job_id = dispatch(quick, tenant_id="acme").job_id
+        assert ended_run(job_id).result == "ran"
+        assert time.monotonic() - began < 3
+
+
+def test_a_finished_run_whose_record_cannot_be_written_does_not_run_again(
+    host: StartHost,
+    define: Define,
+    database_away: DatabaseAway,
+    queue_state: QueueStateFactory,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """design 8: what is done is told to the queue, though its record is lost; and it is said."""
+    began, go = threading.Event(), threading.Event()
+
+    def works(payload: dict[str, Any], ctx: JobContext) -> str:
+        began.set()
+        go.wait(20)
+        return "done"
+
+    job = define(works)
+    running = host("worker", grace=0.5)
+    job_id = dispatch(job, tenant_id="acme").job_id
+    assert began.wait(10)
+    wait_until(lambda: JobRun.objects.exists(), description="its start is on record")
+    with database_away():
+        go.set()
+        running.stop(40)
+        assert queue_state().completed == [job_id]
+    assert "The last records of the history could not be written" in caplog.text
+    assert "ended (completed) without a record" in caplog.text
+
+
+async def test_a_host_is_used_once() -> None:
+    """P89."""
+    host = Host(HostConfig(lanes=("worker",), concurrency=1, grace_seconds=1))
+    host.request_stop()
+    assert await host.run() is True
+    with pytest.raises(RuntimeError, match="has been started before"):
+        await host.run()
+
+
+def test_both_lanes_are_apart(host: StartHost, define: Define) -> None:
+    """B031-B036: own queues, own places; a full lane does not hold up the other."""
+    go, names = threading.Event(), []
+
+    def holds(payload: dict[str, Any], ctx: JobContext) -> None:
+        names.append("worker")
+        go.wait(20)
+
+    slow = define(holds, name="slow")
+    fast = define(lambda payload, ctx: "fast", name="fast", lane="api")
+    host("worker", "api", concurrency=2)
+    held = [dispatch(slow, tenant_id="acme").job_id for _ in range(3)]
+    wait_until(lambda: len(names) == 2, description="the worker lane is full")
+    run = ended_run(dispatch(fast, tenant_id="acme").job_id)
+    assert (run.lane, run.result) == ("api", "fast")
+    assert len(names) == 2, "never more than the concurrency"
+    go.set()
+    assert {ended_run(job_id).lane for job_id in held} == {"worker"}

@@ -1,0 +1,3 @@
+"""The room that runs one job."""
+
+from __future__ import annotations

@@ -1,0 +1,51 @@
+"""Fixtures of the tests that run single deliveries."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kumiko_django import JobDefinition
+from kumiko_django.broker.delivery import Delivery, Settlement
+from kumiko_django.definitions.registry import registry
+from kumiko_django.history.recorder import Recorder
+from kumiko_django.run.runner import Runner
+from tests.unit.run.deliveries import NAME, RunOne, delivery
+
+
+@pytest.fixture
+def recorder() -> Iterator[Recorder]:
+    """Give an open recorder."""
+    opened = Recorder()
+    opened.open()
+    yield opened
+    opened.close(5)
+
+
+@pytest.fixture
+def run_one(recorder: Recorder) -> Iterator[RunOne]:
+    """Run a handler for a delivery, once in a test: ``run_one(handler, retries=2)``."""
+    with registry.isolated():
+
+        def run(
+            handler: Any, given: Delivery | None = None, interrupt: bool = False, **options: Any
+        ) -> Settlement:
+            registry.register(
+                JobDefinition(handler=handler, app_label="testapp", name="under-test", **options)
+            )
+
+            async def main() -> Settlement:
+                runner = Runner(recorder, "worker-1")
+                if interrupt:
+                    runner.interrupt()
+                try:
+                    return await runner.run(given or delivery(job_name=NAME))
+                finally:
+                    runner.close()
+
+            return asyncio.run(main())
+
+        yield run

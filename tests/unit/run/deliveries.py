@@ -1,0 +1,34 @@
+"""Deliveries as the consumer makes them, for the tests of the room that runs them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Protocol
+
+from kumiko_django.broker.delivery import Delivery, Settlement
+
+NAME = "testapp:job:under-test"
+"""The job that ``run_one`` registers."""
+
+
+class RunOne(Protocol):
+    """``run_one``"""
+
+    def __call__(
+        self, handler: Any, given: Delivery | None = None, interrupt: bool = False, **options: Any
+    ) -> Settlement: ...
+
+
+def delivery(**values: Any) -> Delivery:
+    defaults: dict[str, Any] = {
+        "lane": "worker",
+        "job_name": "testapp:job:record",
+        "job_id": "job-1",
+        "data": {"_tenantId": "acme"},
+        "created_at_ms": round(time.time() * 1000),
+        "delay_ms": 0,
+        "attempt": 1,
+        "max_attempts": 1,
+        "start": 1,
+    }
+    return Delivery(**{**defaults, **values})

@@ -8,6 +8,8 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
+from asgiref.sync import markcoroutinefunction
+
 from kumiko_django.definitions.job import JobDefinition, TenantRule
 from kumiko_django.definitions.options import Backoff, Lane, Priority
 from kumiko_django.definitions.registry import registry
@@ -132,6 +134,8 @@ class _Method:
     def __init__(self, name: str, definition: JobDefinition) -> None:
         self._name = name
         self._definition = definition
+        if name.startswith("a"):
+            markcoroutinefunction(self)  # so that async_to_sync and frameworks know
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return getattr(dispatcher_port.get(), self._name)(self._definition, *args, **kwargs)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from asgiref.sync import iscoroutinefunction
 
 from kumiko_django import DefinitionError, Dispatched, JobDefinition, KumikoError, dispatching, job
 from kumiko_django.definitions import decorator
@@ -237,3 +238,15 @@ def test_a_refused_job_leaves_the_function_alone(jobs: Registry) -> None:
 
     assert not hasattr(send, "dispatch")
     assert "shop:job:send" not in [definition.qualified_name for definition in jobs.all()]
+
+
+def test_async_methods_are_known_as_coroutine_functions(jobs: Registry) -> None:
+    """async_to_sync warns of callables that it cannot tell to be async."""
+
+    @job(app_label="testapp")
+    def told(payload: Any, ctx: Any) -> None: ...
+
+    assert iscoroutinefunction(told.adispatch)
+    assert iscoroutinefunction(told.adispatch_many)
+    assert not iscoroutinefunction(told.dispatch)
+    assert not iscoroutinefunction(told.dispatch_many)

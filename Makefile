@@ -33,16 +33,9 @@ test: setup $(REDIS_PY_LOWEST_DIR) ## Run the tests on SQLite and on PostgreSQL
 	$(BIN)/python manage.py check --fail-level WARNING
 	$(BIN)/python manage.py makemigrations --check --dry-run
 	DJANGO_SETTINGS_MODULE=tests.settings $(BIN)/python -m django makemigrations --check --dry-run
-ifeq ($(strip $(DATABASE_URL)),)
-	KUMIKO_TEST_DATABASE=sqlite $(BIN)/python -m pytest
-	KUMIKO_TEST_DATABASE=postgres $(BIN)/python -m pytest -m "not idle and not once"
-else
-	$(BIN)/python -m pytest
-endif
 	@PYTHONPATH=$(REDIS_PY_LOWEST_DIR) $(BIN)/python -c \
 	  'import redis; assert redis.__version__ == "$(REDIS_PY_LOWEST)", redis.__version__'
-	@echo "The idle queue once more, on redis-py $(REDIS_PY_LOWEST)"
-	PYTHONPATH=$(REDIS_PY_LOWEST_DIR) $(BIN)/python -m pytest -m idle
+	$(BIN)/python .ci/tests.py $(REDIS_PY_LOWEST_DIR) $(TESTS)
 
 # The lowest redis-py in a folder of its own that goes before the newest on the path.
 $(REDIS_PY_LOWEST_DIR): | setup

@@ -170,7 +170,7 @@ class _LoopClient:
         self.address = address
         self.client = new_async_client(address)
         self._places = asyncio.Semaphore(LOOP_CONNECTIONS)
-        self._failure: BrokerUnavailable | None = None
+        self._failure = ""
         self._failed_at = 0.0
 
     @contextlib.asynccontextmanager
@@ -183,18 +183,18 @@ class _LoopClient:
         """
         began = asyncio.get_running_loop().time()
         async with self._places:
-            if self._failure is not None and self._failed_at > began:
-                raise BrokerUnavailable(str(self._failure)) from self._failure.__cause__
+            if self._failure and self._failed_at > began:
+                raise BrokerUnavailable(self._failure)
             try:
                 async with _time_limit(TOTAL_SECONDS):
                     yield self.client
             except (RedisError, OSError) as error:
                 failure = unavailable(error, self.address)
                 if isinstance(error, AWAY_ERRORS):
-                    self._failure = failure
+                    self._failure = str(failure)
                     self._failed_at = asyncio.get_running_loop().time()
                 raise failure from error
-            self._failure = None
+            self._failure = ""
 
 
 @contextlib.asynccontextmanager

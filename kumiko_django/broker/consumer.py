@@ -28,6 +28,8 @@ logger = logging.getLogger("kumiko_django.broker")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 _WAKE_SECONDS = 1.0
+MOST_FAULTS = 10
+"""A consumer that only meets faults, one after the other, is better started anew."""
 
 
 class Consumer:
@@ -58,6 +60,7 @@ class Consumer:
         self._idle: asyncio.Future[None] | None = None
         self._token_base = uuid4().hex
         self._fetches = 0
+        self._faults = 0
         self._away = False
         self._pause = _FIRST_PAUSE
 
@@ -132,9 +135,12 @@ class Consumer:
             await self._wait_away(error)
         except Exception:
             # Ours to mend. Whatever was taken is handed out again when its lock has run out; the
-            # jobs behind it must not wait for that.
+            # jobs behind it must not wait for that. If it goes on like this, the process ends.
+            self._faults += 1
             logger.exception("Lane %s met a fault while it fetched", self.lane)
-            await self._sleep(_FIRST_PAUSE)
+            if self._faults >= MOST_FAULTS:
+                raise
+            await self._wait_longer()
         return None
 
     async def _wait_idle(self) -> None:
@@ -155,16 +161,19 @@ class Consumer:
             logger.warning(
                 "Lane %s cannot fetch jobs (%s); it goes on by itself when Redis is back",
                 self.lane,
-                scrub(str(error), self._address.secrets),
+                scrub(str(error), self._address.secrets).rstrip("."),
             )
         self._away = True
+        await self._wait_longer()
+
+    async def _wait_longer(self) -> None:
         await self._sleep(self._pause)
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
 
     def _tell_back(self) -> None:
         if self._away:
             logger.info("Lane %s fetches jobs again", self.lane)
-        self._away, self._pause = False, _FIRST_PAUSE
+        self._away, self._pause, self._faults = False, _FIRST_PAUSE, 0
 
     async def _sleep(self, seconds: float) -> None:
         self._changed.clear()
@@ -230,6 +239,8 @@ class Consumer:
                     logger.warning("Job %s lost its worker and is queued again", job_id)
             except (RedisError, OSError):
                 logger.debug("Stalled jobs cannot be looked for now", exc_info=True)
+            except Exception:
+                logger.exception("Looking for stalled jobs of lane %s met a fault", self.lane)
             await asyncio.sleep(self._worker.lock_ms / 1000)
 
     def _lock_lost(self, job_id: str) -> None:

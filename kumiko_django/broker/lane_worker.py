@@ -154,6 +154,7 @@ class LaneWorker:
                 answer = await script(keys=call.keys, args=call.args)
                 if isinstance(answer, int) and answer < 0:
                     raise LockLost(f"job {job.id} could not be given back: code {answer}")
+                await self.wake_others()  # the script does so only for jobs without a priority
 
     async def requeue_stalled(self) -> list[str]:
         """Put jobs whose worker is gone back into the queue; gives their ids."""

@@ -30,6 +30,7 @@ class HandlerThreads:
         self._idle: list[queue.SimpleQueue[_Task | None]] = []
         self._guard = threading.Lock()
         self._made = 0
+        self._closed = False
 
     def run(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
         """Call ``function`` in a thread, in a copy of the current context.
@@ -45,8 +46,9 @@ class HandlerThreads:
         return asyncio.wrap_future(future)
 
     def close(self) -> None:
-        """End the threads that are idle; the others end with the process."""
+        """End the threads that are idle; the others end with their function, or the process."""
         with self._guard:
+            self._closed = True
             for inbox in self._idle:
                 inbox.put(None)
             self._idle.clear()
@@ -76,7 +78,10 @@ class HandlerThreads:
 
     def _free(self, inbox: queue.SimpleQueue[_Task | None]) -> None:
         with self._guard:
-            self._idle.append(inbox)
+            if self._closed:
+                inbox.put(None)
+            else:
+                self._idle.append(inbox)
 
 
 def _set(future: Future[Any], result: Any = None, error: BaseException | None = None) -> None:
@@ -96,12 +101,17 @@ def clean_connections() -> None:
     the next run.
     """
     reset_queries()  # with DEBUG on, Django would remember every statement for ever
+    connection: Any  # its stubs do not know of health checks
     for connection in connections.all(initialized_only=True):
         try:
             if connection.in_atomic_block:
                 _throw_away(connection)
             else:
                 connection.close_if_unusable_or_obsolete()
+                # Under CONN_MAX_AGE the server, or a firewall, may have cut it while the thread had
+                # nothing to do. Django then asks before a run's first statement; no job should fail
+                # because it was the first one after a pause (user-needs 19).
+                connection.health_check_enabled = True
         except Exception:
             # A thread that ended here would leave its run waiting for ever.
             logger.exception("The connection %r could not be cleaned", connection.alias)

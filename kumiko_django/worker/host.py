@@ -67,6 +67,11 @@ class Host:
             consuming = self._consume()
             await self._until_stop(client, consuming)
             return await self._wind_down(consuming)
+        except Exception:
+            # What still runs is given back, as at a stop, so that its record has an end.
+            self._runner.interrupt()
+            await self._drain(SETTLE_SECONDS)
+            raise
         finally:
             await self._tear_down(client, consuming)
 
@@ -101,9 +106,7 @@ class Host:
             )
         return tasks
 
-    async def _until_stop(
-        self, client: queues.Client, consuming: list[asyncio.Task[None]]
-    ) -> None:
+    async def _until_stop(self, client: queues.Client, consuming: list[asyncio.Task[None]]) -> None:
         waits: list[asyncio.Task[Any]] = [
             asyncio.create_task(self._stop.wait(), name="kumiko-stop")
         ]
@@ -166,13 +169,10 @@ class Host:
     async def _drain(self, seconds: float) -> None:
         await asyncio.gather(*(consumer.drain(seconds) for consumer in self._consumers))
 
-    async def _tear_down(
-        self, client: queues.Client, consuming: list[asyncio.Task[None]]
-    ) -> None:
+    async def _tear_down(self, client: queues.Client, consuming: list[asyncio.Task[None]]) -> None:
         """Close everything, whatever happened before (B234, B235)."""
         for consumer in self._consumers:
             consumer.stop_fetching()
-        self._runner.interrupt()
         for task in consuming:
             with contextlib.suppress(Exception, asyncio.CancelledError):
                 await task

@@ -69,8 +69,15 @@ def _watch(
                 with contextlib.suppress(RuntimeError):  # the loop has just ended by itself
                     loop.call_soon_threadsafe(request_stop)
             else:
+                # Logging may hang on a pipe that nobody reads.
+                threading.Thread(target=_end_hard, args=(ExitCode.FORCED,), daemon=True).start()
                 logger.warning("%s again: leaving; the queue hands unfinished jobs out again", name)
                 leave(ExitCode.FORCED)
+
+
+def _end_hard(code: int) -> None:
+    time.sleep(1.0)
+    os._exit(code)
 
 
 def leave(code: int) -> None:

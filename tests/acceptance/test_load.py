@@ -16,6 +16,7 @@ from pytest_django import Settings
 from kumiko_django.history.models import JobRun
 from tests.app.models import Effect
 from tests.helpers.fixtures import ConnectionCount, QueueStateFactory, RunJobsFactory
+from tests.helpers.processes import RunJobs
 from tests.helpers.waiting import wait_until
 from tests.integration.worker.extra import FAILING, SETTINGS
 
@@ -56,6 +57,38 @@ def add_all(settings: Settings, numbers: range) -> dict[str, int]:
     return asyncio.run(add())
 
 
+def drained(worker: RunJobs, connection_count: ConnectionCount) -> int:
+    """Wait for the end of the worker, and give the most connections that there were meanwhile."""
+    counted = [0]
+
+    def ended() -> bool:
+        counted.append(connection_count() or 0)
+        return not worker.running
+
+    wait_until(ended, description="the queue is drained", timeout=100, interval=0.05)
+    assert worker.wait() == 0, worker.output()
+    return max(counted)
+
+
+def outcome(number: int) -> str:
+    return "completed" if number % FAILING else "failed"
+
+
+def check_history(numbers: dict[str, int]) -> None:
+    """One row a run, with the right tenant and outcome, and one effect under that tenant."""
+    rows = list(JobRun.objects.values("queue_job_id", "tenant_id", "status", "attempt", "start"))
+    assert len(rows) == len(numbers), Counter(row["status"] for row in rows)
+    expected = {
+        (job_id, TENANTS[number // 2 % 3], outcome(number), 1, 1)
+        for job_id, number in numbers.items()
+    }
+    assert {tuple(row.values()) for row in rows} == expected
+    effects = Effect.objects.values_list("key", "tenant_id", "value")
+    seen = {int(key): (tenant, value) for key, tenant, value in effects}
+    assert len(effects) == len(numbers), "every handler ran once"
+    assert seen == {number: (TENANTS[number // 2 % 3],) * 2 for number in numbers.values()}
+
+
 @pytest.mark.parametrize(
     ("conn_max_age", "runs"), [("-1", RUNS), ("0", RUNS // 4)], ids=["kept", "closed"]
 )
@@ -72,45 +105,16 @@ def test_every_run_has_one_row_with_its_tenant_and_outcome(
     connections.close_all()
     before = connection_count()
     numbers = add_all(settings, range(runs))
+    env = {"DJANGO_SETTINGS_MODULE": SETTINGS, "KUMIKO_TEST_CONN_MAX_AGE": conn_max_age}
     began = time.monotonic()
-    worker = runjobs(
-        "worker",
-        "--drain",
-        concurrency=CONCURRENCY,
-        env={"DJANGO_SETTINGS_MODULE": SETTINGS, "KUMIKO_TEST_CONN_MAX_AGE": conn_max_age},
-    )
-    counted = [0]
-
-    def ended() -> bool:
-        counted.append(connection_count() or 0)
-        return not worker.running
-
-    wait_until(ended, description="the queue is drained", timeout=100, interval=0.05)
-    most = max(counted)
+    worker = runjobs("worker", "--drain", concurrency=CONCURRENCY, env=env)
+    most = drained(worker, connection_count)
     seconds = time.monotonic() - began
     logger.info("%d runs in %.1f s, start included; %d connections at most", runs, seconds, most)
-    assert worker.wait() == 0, worker.output()
-
-    rows = list(JobRun.objects.values("queue_job_id", "tenant_id", "status", "attempt", "start"))
-    assert len(rows) == runs, Counter(row["status"] for row in rows)
-    wrong = []
-    for row in rows:
-        number = numbers[row["queue_job_id"]]
-        outcome = "completed" if number % FAILING else "failed"
-        expected = (TENANTS[number // 2 % 3], outcome, 1, 1)
-        if (row["tenant_id"], row["status"], row["attempt"], row["start"]) != expected:
-            wrong.append((number, row))
-    assert not wrong
-    effects = {
-        int(key): (tenant, value)
-        for key, tenant, value in Effect.objects.values_list("key", "tenant_id", "value")
-    }
-    assert Effect.objects.count() == runs, "every handler ran once"
-    assert effects == {number: (TENANTS[number // 2 % 3],) * 2 for number in range(runs)}
+    check_history(numbers)
     counts = queue_state().counts()
     assert (counts["completed"], counts["failed"]) == (runs - runs // FAILING, runs // FAILING)
     assert queue_state().pending() == 0
-
     connections.close_all()
     if before is not None:
         assert most <= before + CONCURRENCY + OTHERS, f"{most} connections"

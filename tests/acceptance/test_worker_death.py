@@ -36,6 +36,7 @@ def test_a_killed_workers_jobs_run_elsewhere(
         ]
         assert {run.tenant_id for run in runs} == {"globex"}
         assert runs[0].reason == "the worker died or lost touch with the queue"
+        wait_until(lambda: job_id in queue_state().completed, description="it is completed")  # noqa: B023
         stored = queue_state().job(job_id)
         assert (stored.attempts_made, stored.attempts_started) == (1, 2)
     assert not JobRun.objects.filter(status="running").exists()

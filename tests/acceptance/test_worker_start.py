@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from pathlib import Path
@@ -13,9 +14,13 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from pytest_django import Settings
 
+from kumiko_django.broker import consumer
+from kumiko_django.broker.lane_worker import LaneWorker
 from kumiko_django.worker.exit_codes import ExitCode
+from kumiko_django.worker.shutdown import SIGNALS
 from tests.helpers.processes import run_django
 from tests.helpers.valkey import Valkey, valkey
+
 
 class Started:
     """``runjobs`` that run side by side, each to its end and timed."""
@@ -159,6 +164,21 @@ def test_log_lines_are_shown_without_any_logging_settings() -> None:
 def test_wrong_arguments_are_named(arguments: list[str], complaint: str) -> None:
     with pytest.raises(CommandError, match=complaint):
         call_command("runjobs", *arguments)
+
+
+def test_a_broken_consumer_is_told_by_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what was installed for signals before is there again afterwards."""
+
+    async def fails(self: LaneWorker, token: str) -> None:
+        raise LookupError("a fault of ours")
+
+    monkeypatch.setattr(consumer, "_LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(LaneWorker, "fetch", fails)
+    before = [signal.getsignal(number) for number in SIGNALS]
+    with pytest.raises(CommandError, match="a fault of ours") as told:
+        call_command("runjobs")
+    assert told.value.returncode == ExitCode.FAULT
+    assert [signal.getsignal(number) for number in SIGNALS] == before
 
 
 def test_a_script_can_drain_in_its_own_process(settings: Settings) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from bullmq import Queue
@@ -17,6 +17,7 @@ from kumiko_django.worker.config import HostConfig
 from kumiko_django.worker.host import Host
 from tests.helpers.waiting import wait_until
 
+T = TypeVar("T")
 RETENTION = {"removeOnComplete": {"age": 60}, "removeOnFail": {"age": 60}}
 
 
@@ -91,13 +92,18 @@ def ended_runs(job_id: str, count: int = 1, timeout: float = 15) -> list[JobRun]
     """Wait until so many runs of a job have ended, and give all its runs in their order."""
 
     def runs() -> list[JobRun] | None:
-        found = list(JobRun.objects.filter(queue_job_id=job_id).order_by("start", "id"))
-        ended = [run for run in found if run.status != "running"]
-        return found if len(ended) >= count else None
+        rows = list(JobRun.objects.filter(queue_job_id=job_id).order_by("start", "id"))
+        ended = [run for run in rows if run.status != "running"]
+        return rows if len(ended) >= count else None
 
-    found = wait_until(runs, description=f"{count} runs of {job_id} have ended", timeout=timeout)
-    assert found is not None
-    return found
+    description = f"{count} runs of {job_id} have ended"
+    return found(wait_until(runs, description=description, timeout=timeout))
+
+
+def found(value: T | None) -> T:
+    """The value, which is there."""
+    assert value is not None
+    return value
 
 
 def ended_run(job_id: str, timeout: float = 15) -> JobRun:

@@ -14,7 +14,7 @@ from tests.app.jobs import chain, chain_async, chain_in_transaction, record_asyn
 from tests.app.models import Effect
 from tests.helpers.fixtures import QueueStateFactory
 from tests.helpers.waiting import wait_until
-from tests.integration.worker.host_thread import Define, StartHost, ended_run
+from tests.integration.worker.host_thread import Define, StartHost, ended_run, found
 
 
 @pytest.mark.parametrize("link", [chain, chain_async], ids=["sync", "async"])
@@ -23,13 +23,14 @@ def test_a_follow_up_belongs_to_the_same_chain(link: Any, host: StartHost) -> No
     host("worker")
     first = link.dispatch({"payload": {"key": "end"}}, tenant_id="globex", triggered_by="user-7")
     start = ended_run(first.job_id)
-    end = ended_run(Effect.objects.get(key="chained").value)
+    end = ended_run(found(Effect.objects.get(key="chained").value))
     effect = Effect.objects.get(key="end")
+    assert effect.value
     assert (end.tenant_id, end.triggered_by_id) == ("globex", "user-7")
     assert end.correlation_id == start.correlation_id
     assert end.correlation_id
     assert effect.tenant_id == "globex"
-    assert effect.value["context"]["request_id"] != effect.value["context"]["correlation_id"]
+    assert effect.value["context"]["request_id"] != end.correlation_id
 
 
 def test_an_anonymous_origin_passes_through_every_job(
@@ -50,7 +51,7 @@ def test_an_anonymous_origin_passes_through_every_job(
     host("worker")
     for root in ("anonymous", "user"):
         seen.clear()
-        with ambient.entered({ambient.write_origin: WriteOrigin(root)}):  # type: ignore[arg-type]
+        with ambient.entered({ambient.write_origin: WriteOrigin(root)}):
             first = dispatch(start, tenant_id="acme")
         ended_run(str(ended_run(first.job_id).result))
         if root == "anonymous":
@@ -68,9 +69,8 @@ def test_a_transaction_of_a_handler_holds_for_its_dispatches(host: StartHost) ->
     kept = chain_in_transaction.dispatch({"number": "1"}, tenant_id="acme")
     undone = chain_in_transaction.dispatch({"number": "2", "rollback": True}, tenant_id="acme")
     assert {ended_run(d.job_id).status for d in (kept, undone)} == {"completed"}
-    order = wait_until(
-        lambda: Effect.objects.filter(key="order").first(), description="the follow-up has run"
-    )
+    orders = Effect.objects.filter(key="order")
+    order = found(wait_until(orders.all().first, description="the follow-up has run"))
     assert order.value is True
     wait_until(
         lambda: not JobRun.objects.filter(status="running").exists(), description="all have ended"
@@ -105,7 +105,7 @@ def test_many_follow_ups_at_once(host: StartHost, define: Define) -> None:
     host("worker")
     for job in jobs:
         run = ended_run(dispatch(job, tenant_id="initech").job_id)
-        for job_id in run.result:
+        for job_id in found(run.result):
             follow_up = ended_run(job_id)
             assert (follow_up.tenant_id, follow_up.correlation_id) == (
                 "initech",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import redis
+from pytest_django import Settings
 
 from kumiko_django import Backoff, JobContext, dispatch
 from kumiko_django.broker import queues
@@ -63,6 +64,17 @@ def test_everything_runs_follow_ups_and_retries_included(
     assert counts_of() == LaneCounts(0, 0, 0, delayed=len(later), due=0, retrying=0)
     assert counts_of("api").waiting == 1
     assert "drained; 2 delayed jobs are left for later" in caplog.text
+
+
+def test_another_prefix_is_another_world(host: StartHost, settings: Settings) -> None:
+    """B032: a worker sees nothing of the jobs under another prefix."""
+    own = settings.KUMIKO
+    settings.KUMIKO = {**own, "QUEUE_PREFIX": f"{own['QUEUE_PREFIX']}-other"}
+    record.dispatch({"key": "other"}, tenant_id="acme")
+    settings.KUMIKO = own
+    record.dispatch({"key": "own"}, tenant_id="acme")
+    host("worker", drain=True).wait(20)
+    assert [effect.key for effect in Effect.objects.all()] == ["own"]
 
 
 def test_a_job_that_came_due_while_no_worker_was_there_is_not_left(

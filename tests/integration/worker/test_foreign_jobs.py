@@ -28,6 +28,7 @@ from tests.integration.worker.host_thread import (
     add_raw,
     ended_run,
     ended_runs,
+    found,
 )
 
 RECORD = "testapp:job:record"
@@ -123,7 +124,7 @@ def test_what_can_be_read_runs(
     ]
     ids = add_raw(redis_url, queue, cases)
     _still_works(host)
-    runs = {run.payload["case"]: run for run in (ended_run(job_id) for job_id in ids)}
+    runs = {found(run.payload)["case"]: run for run in (ended_run(job_id) for job_id in ids)}
     assert {case: run.status for case, run in runs.items()} == dict.fromkeys(runs, "completed")
     assert len(runs) == len(cases)
     run = runs["odd"]
@@ -163,7 +164,7 @@ def test_stored_backoffs_of_others(
 def _tampered(
     client: redis.Redis, state: QueueState, job_id: str, fields: dict[str, str | bytes]
 ) -> None:
-    good: dict[str, Any] = {
+    good: dict[bytes | bytearray | memoryview | str | int | float, Any] = {
         "name": RECORD,
         "data": json.dumps(GOOD),
         "opts": json.dumps({"attempts": 3, **RETENTION}),
@@ -171,7 +172,8 @@ def _tampered(
         "delay": "0",
         "priority": "0",
     }
-    client.hset(state.key(job_id), mapping=good | fields)
+    good.update(fields)
+    client.hset(state.key(job_id), mapping=good)
     client.lpush(state.key("wait"), job_id)
 
 

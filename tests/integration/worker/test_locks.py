@@ -69,11 +69,12 @@ def stays(locks: Locks, job_id: str, token: str, seconds: float) -> bool:
     """Whether the lock is held all the time."""
     end = time.monotonic() + seconds
     seen = []
-    wait_until(
-        lambda: seen.append(locks.holder(job_id)) or time.monotonic() > end,
-        description="a while",
-        interval=0.03,
-    )
+
+    def over() -> bool:
+        seen.append(locks.holder(job_id))
+        return time.monotonic() > end
+
+    wait_until(over, description="a while", interval=0.03)
     return all(holder == token for holder in seen)
 
 

@@ -16,6 +16,7 @@ from tests.integration.worker.host_thread import (
     StartHost,
     ended_run,
     ended_runs,
+    found,
     lines_of,
 )
 
@@ -35,10 +36,8 @@ def test_lines_and_progress_are_there_before_the_end(host: StartHost, define: De
     job = define(waits)
     host("worker")
     job_id = dispatch(job, tenant_id="acme").job_id
-    run = wait_until(
-        lambda: JobRun.objects.filter(queue_job_id=job_id, progress__isnull=False).first(),
-        description="its progress is on record",
-    )
+    with_progress = JobRun.objects.filter(queue_job_id=job_id, progress__isnull=False)
+    run = found(wait_until(with_progress.all().first, description="its progress is on record"))
     assert (run.status, run.progress) == ("running", {"done": 1, "total": 2, "message": "half"})
     assert lines_of(run.id) == [("info", "first"), ("warn", "second")]
     assert [line.data for line in run.logs.all()] == [{"n": 1}, {"part": "b"}]

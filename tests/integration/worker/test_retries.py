@@ -17,6 +17,7 @@ from tests.integration.worker.host_thread import (
     add_raw,
     ended_run,
     ended_runs,
+    found,
 )
 
 SLOW = 1.0
@@ -111,7 +112,7 @@ def test_every_attempt_sees_the_same_data(host: StartHost, define: Define) -> No
     assert seen[0][:3] == ({"n": 1}, "acme", "user-7")
     # Without a chain to inherit each run begins its own; what the job carries is the same.
     assert [entry[:3] for entry in seen] == [seen[0][:3]] * 3
-    assert {run.payload["n"] for run in runs} == {1}
+    assert {found(run.payload)["n"] for run in runs} == {1}
 
 
 def test_an_inherited_correlation_is_the_same_in_all_attempts(
@@ -170,7 +171,7 @@ def test_the_stored_attempts_count_not_those_of_today(
             (2, True, 2),
         ]
     effects = Effect.objects.filter(job_id=ids[0], key="attempt")
-    assert [effect.value["final_attempt"] for effect in effects] == [False, True]
+    assert [found(effect.value)["final_attempt"] for effect in effects] == [False, True]
 
 
 def test_a_retry_of_high_priority_goes_to_the_front(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kumiko_django import JobContext, dispatch
+from kumiko_django.broker import consumer
 from kumiko_django.broker.lane_worker import LaneWorker
 from kumiko_django.history.models import JobRun
 from kumiko_django.worker.config import HostConfig
@@ -112,6 +113,78 @@ def test_the_next_worker_starts_them_again(host: StartHost, define: Define) -> N
     ]
     assert runs[0].worker != runs[1].worker
     assert runs[1].result == "second time"
+
+
+def test_a_job_with_a_priority_that_is_given_back_wakes_another_worker(
+    host: StartHost, define: Define
+) -> None:
+    """Idle workers look into the queue every five seconds; they need not wait for that."""
+    began = threading.Event()
+
+    async def waits(payload: dict[str, Any], ctx: JobContext) -> str:
+        if not began.is_set():
+            began.set()
+            await asyncio.sleep(60)
+        return "second time"
+
+    job = define(waits)
+    first = host("worker", grace=0)
+    job_id = dispatch(job, tenant_id="acme", priority="low").job_id
+    assert began.wait(10)
+    host("worker")
+    stopped = time.monotonic()
+    first.stop()
+    assert ended_runs(job_id, 2)[1].result == "second time"
+    assert time.monotonic() - stopped < 4
+
+
+async def _fails(self: LaneWorker, token: str) -> Any:
+    raise LookupError("a fault of ours")
+
+
+def test_a_fault_while_fetching_does_not_end_the_consumer(
+    host: StartHost, define: Define, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """bullmq-python 1.3: the lane goes on; the jobs behind must not wait for a restart."""
+    fetch, faults = LaneWorker.fetch, [1, 2, 3]
+
+    async def sometimes(self: LaneWorker, token: str) -> Any:
+        if faults:
+            faults.pop()
+            return await _fails(self, token)
+        return await fetch(self, token)
+
+    monkeypatch.setattr(LaneWorker, "fetch", sometimes)
+    job = define(lambda payload, ctx: "ran", name="quick")
+    running = host("worker")
+    assert ended_run(dispatch(job, tenant_id="acme").job_id).result == "ran"
+    assert running.running
+
+
+def test_a_consumer_that_only_meets_faults_ends_the_process(
+    host: StartHost, define: Define, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that consumes nothing and looks alive is the worst of all (user-needs 41)."""
+    monkeypatch.setattr(consumer, "_LONGEST_PAUSE", 0.01)
+    go, began = threading.Event(), threading.Event()
+
+    def waits(payload: dict[str, Any], ctx: JobContext) -> None:
+        began.set()
+        go.wait(20)
+
+    job = define(waits)
+    running = host("worker")
+    job_id = dispatch(job, tenant_id="acme").job_id
+    assert began.wait(10)
+    monkeypatch.setattr(LaneWorker, "fetch", _fails)
+    dispatch(job, tenant_id="acme")
+    with pytest.raises(
+        AssertionError, match=r"kumiko-consumer-worker ended by itself.*a fault of ours"
+    ):
+        running.wait(20)
+    go.set()
+    (run,) = ended_runs(job_id)
+    assert run.status == "interrupted", "what ran meanwhile is given back"
 
 
 def test_stopping_wakes_the_others(host: StartHost, define: Define) -> None:

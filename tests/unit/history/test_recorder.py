@@ -33,7 +33,7 @@ def recorder() -> Iterator[Recorder]:
 def batches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What has been written, batch by batch."""
     written: list[Any] = []
-    write = recorder_module.write
+    write: Callable[..., Any] = getattr(recorder_module, "write")  # noqa: B009
 
     def spy(alias: str, batch: Any) -> Any:
         result = write(alias, batch)

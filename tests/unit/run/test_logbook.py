@@ -149,9 +149,11 @@ def test_beyond_the_limit_one_notice_stands_and_the_error_still_comes(
 
 
 def test_lines_from_several_threads_have_one_order(log: RunLog, handed_over: list[LogLine]) -> None:
-    threads = [
-        threading.Thread(target=lambda: [log.info("line") for _ in range(100)]) for _ in range(4)
-    ]
+    def write() -> None:
+        for _ in range(100):
+            log.info("line")
+
+    threads = [threading.Thread(target=write) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

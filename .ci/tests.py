@@ -1,0 +1,142 @@
+"""Run the test suite in passes, two at a time, each with services of its own.
+
+Most tests wait for something, so two passes side by side take little longer than one. What a pass
+prints is shown when it ends, whole and in one piece. The exit code is that of the first pass that
+failed. Arguments go to every pass: ``.ci/tests.py -x -k dispatch``.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+NO_TESTS = 5
+"""pytest's exit code where a selection leaves nothing."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One run of pytest."""
+
+    name: str
+    arguments: tuple[str, ...]
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Running:
+    """A pass that runs, and where its output goes."""
+
+    what: Pass
+    process: subprocess.Popen[bytes]
+    output: IO[bytes]
+    began: float
+
+
+def passes(lowest_redis: str) -> list[Pass]:
+    """The whole suite. The longest come first; the two that time things come last, alone."""
+    sqlite, postgres = {"KUMIKO_TEST_DATABASE": "sqlite"}, {"KUMIKO_TEST_DATABASE": "postgres"}
+    processes = ("tests/integration", "tests/acceptance")
+    rest = [f"--ignore={folder}" for folder in processes]
+    lowest = {**sqlite, "PYTHONPATH": lowest_redis}
+    if os.environ.get("DATABASE_URL"):  # a database of the user's: there is only that one
+        return [
+            Pass("processes, your database", (*processes, "-m", "not idle")),
+            Pass("the rest, your database", ("tests", *rest)),
+            Pass("the idle queue, newest redis-py", ("-m", "idle")),
+            Pass("the idle queue, lowest redis-py", ("-m", "idle"), {"PYTHONPATH": lowest_redis}),
+        ]
+    return [
+        Pass("processes, SQLite", (*processes, "-m", "not idle"), sqlite),
+        Pass("the rest, SQLite", ("tests", *rest), sqlite),
+        Pass("all that asks the database, PostgreSQL", ("-m", "not idle and not once"), postgres),
+        Pass("the idle queue, newest redis-py", ("-m", "idle"), sqlite),
+        Pass("the idle queue, lowest redis-py", ("-m", "idle"), lowest),
+    ]
+
+
+def run(planned: Sequence[Pass], arguments: Sequence[str]) -> int:
+    """Run the passes; give the exit code."""
+    # Two passes would both create the test database of the user's server.
+    at_a_time = 1 if os.environ.get("DATABASE_URL") else 2
+    waiting, running, code = list(planned), list[Running](), 0
+    try:
+        while waiting or running:
+            while waiting and len(running) < at_a_time:
+                running.append(_start(waiting.pop(0), arguments))
+            time.sleep(0.2)
+            for ended in [item for item in running if item.process.poll() is not None]:
+                running.remove(ended)
+                code = code or _show(ended, bool(arguments))
+    finally:
+        for item in running:
+            _stop(item)
+    return code
+
+
+def _start(what: Pass, arguments: Sequence[str]) -> Running:
+    output = tempfile.TemporaryFile()  # noqa: SIM115  (closed when it has been shown)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *what.arguments, *arguments],
+        env={**os.environ, **what.environment},
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    _say(f"begins: {what.name}")
+    return Running(what, process, output, time.monotonic())
+
+
+def _show(ended: Running, selection: bool) -> int:
+    ended.output.seek(0)
+    sys.stdout.flush()
+    for chunk in _chunks(ended.output):
+        sys.stdout.buffer.write(chunk)
+    ended.output.close()
+    code = ended.process.returncode
+    if code == NO_TESTS and selection:
+        code = 0
+    word = "passed" if code == 0 else f"failed with code {code}"
+    _say(f"{word} in {time.monotonic() - ended.began:.0f} s: {ended.what.name}")
+    return code
+
+
+def _chunks(output: IO[bytes]) -> Iterator[bytes]:
+    while chunk := output.read(65536):
+        yield chunk
+
+
+def _stop(item: Running) -> None:
+    """End a pass in order, so that it ends its servers."""
+    item.process.send_signal(signal.SIGINT)
+    try:
+        item.process.wait(30)
+    except subprocess.TimeoutExpired:
+        os.killpg(item.process.pid, signal.SIGKILL)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"=== {text}\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """Run everything, with the folder of the lowest redis-py as the first argument."""
+    lowest, *arguments = sys.argv[1:]
+    os.chdir(Path(__file__).resolve().parent.parent)
+    try:
+        return run(passes(str(Path(lowest).resolve())), arguments)
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

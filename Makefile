@@ -6,8 +6,6 @@ ifneq ($(origin PYTHON),file)
 SAME_PYTHON := --same-python
 endif
 BIN := .venv/bin
-REDIS_PY_LOWEST := 6.2.0
-REDIS_PY_LOWEST_DIR := .venv/redis-py-$(REDIS_PY_LOWEST)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo serve test lint docs clean
@@ -29,23 +27,11 @@ demo: setup ## Run the example project end to end, from an upload to the run his
 serve: setup ## Run the example's web server and workers until Ctrl-C
 	@$(BIN)/python -m example_project.demo --serve
 
-test: setup $(REDIS_PY_LOWEST_DIR) ## Run the tests on SQLite and on PostgreSQL
+test: setup ## Run the tests on SQLite and on PostgreSQL
 	$(BIN)/python manage.py check --fail-level WARNING
 	$(BIN)/python manage.py makemigrations --check --dry-run
 	DJANGO_SETTINGS_MODULE=tests.settings $(BIN)/python -m django makemigrations --check --dry-run
-	@PYTHONPATH=$(REDIS_PY_LOWEST_DIR) $(BIN)/python -c \
-	  'import redis; assert redis.__version__ == "$(REDIS_PY_LOWEST)", redis.__version__'
-	$(BIN)/python .ci/tests.py $(REDIS_PY_LOWEST_DIR) $(TESTS)
-
-# The lowest redis-py in a folder of its own that goes before the newest on the path.
-$(REDIS_PY_LOWEST_DIR): | setup
-	@rm -rf $@.new
-	@if command -v uv >/dev/null 2>&1; then \
-	  uv pip install --quiet --python $(BIN)/python --no-deps --target $@.new redis==$(REDIS_PY_LOWEST); \
-	else \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@.new redis==$(REDIS_PY_LOWEST); \
-	fi
-	@mv $@.new $@
+	$(BIN)/python .ci/run_tests.py $(TESTS)
 
 lint: setup ## Check style, types and the order of imports
 	$(BIN)/ruff check .

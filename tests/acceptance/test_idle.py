@@ -61,9 +61,10 @@ def _python_with_lowest_redis() -> tuple[Path, str]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not stamp.exists() or stamp.read_text() != wanted:
             shutil.rmtree(folder, ignore_errors=True)
-            _run([sys.executable, "-m", "venv", str(folder)])
-            pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-            _run([*pip, *requirements])
+            # With this environment's pip: some systems keep what brings one along elsewhere.
+            _run([sys.executable, "-m", "venv", "--without-pip", str(folder)])
+            pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
+            _run([*pip, "--disable-pip-version-check", *requirements])
             stamp.write_text(wanted)
     version = _run([str(python), "-c", "import redis; print(redis.__version__)"]).strip()
     assert version.startswith(f"{lowest}."), version

@@ -2,7 +2,7 @@
 
 Most tests wait for something, so two passes side by side take little longer than one. What a pass
 prints is shown when it ends, whole and in one piece. The exit code is that of the first pass that
-failed. Arguments go to every pass: ``.ci/tests.py -x -k dispatch``.
+failed. Arguments go to every pass: ``make test TESTS="-x -k dispatch"``.
 """
 
 from __future__ import annotations
@@ -41,25 +41,22 @@ class Running:
     began: float
 
 
-def passes(lowest_redis: str) -> list[Pass]:
-    """The whole suite. The longest come first; the two that time things come last, alone."""
+def passes() -> list[Pass]:
+    """The whole suite. The longest come first; the one that times things comes last."""
     sqlite, postgres = {"KUMIKO_TEST_DATABASE": "sqlite"}, {"KUMIKO_TEST_DATABASE": "postgres"}
     processes = ("tests/integration", "tests/acceptance")
     rest = [f"--ignore={folder}" for folder in processes]
-    lowest = {**sqlite, "PYTHONPATH": lowest_redis}
     if os.environ.get("DATABASE_URL"):  # a database of the user's: there is only that one
         return [
             Pass("processes, your database", (*processes, "-m", "not idle")),
             Pass("the rest, your database", ("tests", *rest)),
-            Pass("the idle queue, newest redis-py", ("-m", "idle")),
-            Pass("the idle queue, lowest redis-py", ("-m", "idle"), {"PYTHONPATH": lowest_redis}),
+            Pass("the idle queue, your database", ("-m", "idle")),
         ]
     return [
         Pass("processes, SQLite", (*processes, "-m", "not idle"), sqlite),
         Pass("the rest, SQLite", ("tests", *rest), sqlite),
         Pass("all that asks the database, PostgreSQL", ("-m", "not idle and not once"), postgres),
-        Pass("the idle queue, newest redis-py", ("-m", "idle"), sqlite),
-        Pass("the idle queue, lowest redis-py", ("-m", "idle"), lowest),
+        Pass("the idle queue", ("-m", "idle"), sqlite),
     ]
 
 
@@ -129,11 +126,10 @@ def _say(text: str) -> None:
 
 
 def main() -> int:
-    """Run everything, with the folder of the lowest redis-py as the first argument."""
-    lowest, *arguments = sys.argv[1:]
+    """Run everything; the arguments of the command line go to every pass."""
     os.chdir(Path(__file__).resolve().parent.parent)
     try:
-        return run(passes(str(Path(lowest).resolve())), arguments)
+        return run(passes(), sys.argv[1:])
     except KeyboardInterrupt:
         return 130
 

@@ -9,6 +9,7 @@ from django.db.migrations.executor import MigrationExecutor
 
 from kumiko_django.broker import queues
 from kumiko_django.broker.connection import current_address
+from kumiko_django.conf import get_settings
 from kumiko_django.definitions.registry import registry
 from kumiko_django.exceptions import BrokerUnavailable
 from kumiko_django.history.models import JobRun
@@ -95,4 +96,25 @@ def check_jobs(config: HostConfig) -> Findings:
         findings.facts.append(f"Lane {lane}: {count} jobs defined")
         if not count and len(config.lanes) == 1:
             findings.warnings.append(f"No job is defined for lane {lane!r}.")
+    return findings
+
+
+def check_tenants() -> Findings:
+    """How many tenants are active, which asks ``TENANTS`` of the host project."""
+    findings = Findings()
+    settings = get_settings()
+    if not settings.tenancy_enabled:
+        findings.facts.append("Tenants: none, everything belongs to SYSTEM")
+        return findings
+    try:
+        count = len(settings.active_tenants())
+    except Exception as error:  # noqa: BLE001  (it is the host's code, and may raise anything)
+        findings.error(
+            f'KUMIKO["TENANTS"] cannot be asked: {type(error).__name__}: {error}',
+            ExitCode.CONFIGURATION,
+        )
+        return findings
+    findings.facts.append(f"Tenants: {count} active")
+    if not count:
+        findings.warnings.append('KUMIKO["TENANTS"] gives no tenant.')
     return findings

@@ -104,6 +104,7 @@ class Command(BaseCommand):
         findings = [
             inspection.check_jobs(config),
             inspection.check_database(),
+            inspection.check_tenants(),
             asyncio.run(inspection.check_broker(config)),
         ]
         for finding in findings:

@@ -1,0 +1,45 @@
+"""What ``runjobs --check`` says of the tenants."""
+
+from __future__ import annotations
+
+import pytest
+from pytest_django import Settings
+
+from kumiko_django.worker.exit_codes import ExitCode
+from kumiko_django.worker.inspection import check_tenants
+
+
+def _broken() -> list[str]:
+    raise LookupError("no such table")
+
+
+def _tell(settings: Settings, tenants: object) -> None:
+    settings.KUMIKO = {**settings.KUMIKO, "TENANTS": tenants}
+
+
+@pytest.mark.once
+def test_active_tenants_are_counted(settings: Settings) -> None:
+    _tell(settings, lambda: ["acme", "globex"])
+    findings = check_tenants()
+    assert findings.facts == ["Tenants: 2 active"]
+    assert (findings.errors, findings.warnings, findings.code) == ([], [], ExitCode.OK)
+
+
+@pytest.mark.once
+def test_no_tenant_at_all_is_probably_a_mistake(settings: Settings) -> None:
+    _tell(settings, list)
+    assert check_tenants().warnings == ['KUMIKO["TENANTS"] gives no tenant.']
+
+
+@pytest.mark.once
+def test_a_callable_that_raises_is_an_error_with_its_reason(settings: Settings) -> None:
+    _tell(settings, _broken)
+    findings = check_tenants()
+    assert findings.errors == ['KUMIKO["TENANTS"] cannot be asked: LookupError: no such table']
+    assert findings.code is ExitCode.CONFIGURATION
+
+
+@pytest.mark.once
+def test_without_tenancy_that_is_said(settings: Settings) -> None:
+    settings.KUMIKO = {k: v for k, v in settings.KUMIKO.items() if k != "TENANTS"}
+    assert check_tenants().facts == ["Tenants: none, everything belongs to SYSTEM"]

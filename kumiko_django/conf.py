@@ -173,9 +173,10 @@ def _redis_url(key: str, value: object) -> str:
     text = _text(key, value)
     schemes = ("redis://", "rediss://", "valkey://", "valkeys://", "unix://")
     if not text.startswith(schemes):
-        scheme = text.split("://", 1)[0] if "://" in text else "nothing"
+        scheme, separator, _ = text.partition("://")
+        found = f"found {scheme!r}" if separator else "it has no scheme"
         raise SettingsError(
-            f"KUMIKO[{key!r}] must begin with one of {', '.join(schemes)} (found {scheme!r})."
+            f"KUMIKO[{key!r}] must begin with one of {', '.join(schemes)} ({found})."
         )
     return text
 

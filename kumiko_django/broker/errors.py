@@ -27,7 +27,7 @@ def unavailable(error: BaseException, address: RedisAddress) -> BrokerUnavailabl
     )
     where = f"Redis at {address} (from {address.setting})"
     if isinstance(error, AuthenticationError) or "NOAUTH" in text:
-        told = f"{where} refuses the credentials: {text}. Check user and password"
+        told = f"{where} refuses the credentials: {text}. {_credentials_hint(address)}"
     elif isinstance(error, NoPermissionError):
         told = f"{where} does not let this user do it: {text}. Check the user's ACL"
     elif isinstance(error, InvalidResponse):
@@ -61,6 +61,12 @@ def _reason(error: BaseException, address: RedisAddress) -> str:
         # A Redis without TLS takes the handshake for the beginning of a command, and waits.
         text += "; is it a TLS port?"
     return text
+
+
+def _credentials_hint(address: RedisAddress) -> str:
+    if address.arguments.get("username") and not address.arguments.get("password"):
+        return "A password stands after a colon: redis://:password@host"
+    return "Check user and password"
 
 
 def _missing_files(address: RedisAddress) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -10,11 +11,14 @@ from typing import Any, Final, TypeAlias
 from redis.asyncio import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
 
+from kumiko_django.broker.address import RedisAddress
 from kumiko_django.broker.bullmq import queue_scripts
 from kumiko_django.broker.connection import current_address, new_async_client
 from kumiko_django.broker.errors import unavailable
 from kumiko_django.broker.keys import queue_name
 from kumiko_django.definitions.options import Lane
+
+logger = logging.getLogger("kumiko_django.broker")
 
 Client: TypeAlias = Redis
 """A connection to the broker, for rooms that only pass it on."""
@@ -87,7 +91,7 @@ async def connect(seconds: float) -> Client:
     client = new_async_client(address, patient=True)
     try:
         async with asyncio.timeout(seconds):
-            await _ping(client)
+            await _ping(client, address, seconds)
     except (RedisError, OSError) as error:
         await client.aclose()
         raise unavailable(error, address) from error
@@ -97,8 +101,8 @@ async def connect(seconds: float) -> Client:
     return client
 
 
-async def _ping(client: Client) -> None:
-    pause = 0.1
+async def _ping(client: Client, address: RedisAddress, seconds: float) -> None:
+    pause, told, time_is_up = 0.1, False, False
     while True:
         try:
             await client.ping()
@@ -107,11 +111,17 @@ async def _ping(client: Client) -> None:
             if not _may_pass(error):
                 raise
             last = error
+        if not told:
+            logger.info("Redis at %s is not reached yet; trying for %g s", address, seconds)
+            told = True
         try:
             await asyncio.sleep(pause)
         except asyncio.CancelledError:
-            # The time is up: what went wrong last says more than "timed out".
-            raise last from None
+            time_is_up = True
+        if time_is_up:
+            # What went wrong last says more than "timed out". Raised out here, so that its own
+            # cause, which the message is made of, stays.
+            raise last
         pause = min(pause * 2, 1.0)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from django.core.exceptions import SynchronousOnlyOperation
 from django.utils import timezone
 
 from kumiko_django.broker.envelope import Envelope, Metadata, clean_correlation_id
@@ -141,7 +142,15 @@ def _user_id(triggered_by: Any, where: str) -> str | None:
     """The key of a user object, or the given key; without either, the ambient user."""
     if triggered_by is None:
         return ambient.user_id.get()
-    if hasattr(triggered_by, "pk"):
+    try:
+        is_user = hasattr(triggered_by, "pk")
+    except SynchronousOnlyOperation as error:
+        # request.user is lazy, and would ask the database now.
+        raise SynchronousOnlyOperation(
+            f"{where}: request.user cannot be loaded in async code; give "
+            "triggered_by=await request.auser()."
+        ) from error
+    if is_user:
         triggered_by = triggered_by.pk  # None for an anonymous user
     elif isinstance(triggered_by, bool) or not isinstance(triggered_by, str | int | UUID):
         raise ValueError(

@@ -22,6 +22,7 @@ from kumiko_django.run.state import Run
 from kumiko_django.run.threads import HandlerThreads
 from kumiko_django.tenancy.resolution import tenant_for_run
 from kumiko_django.types import ambient
+from kumiko_django.types.ids import SYSTEM
 
 logger = logging.getLogger("kumiko_django.run")
 
@@ -140,6 +141,7 @@ class Runner:
     def _classify(self, run: Run, ending: Ending) -> Outcome:
         match ending:
             case Returned(value):
+                _log_completion(run)
                 return Completed(*keepable(value))
             case Raised(error):
                 outcome = failed(error, run.delivery, run.backoff)
@@ -205,13 +207,29 @@ def _settlement(outcome: Outcome) -> Settlement:
 def _log_failure(run: Run, outcome: Failed) -> None:
     """To the process log, with what is needed to find the run (B130)."""
     delivery = run.delivery
-    logger.warning(
-        "Job %s (%s) failed on attempt %d of %d%s: %s",
+    logger.log(
+        logging.ERROR if outcome.final else logging.WARNING,
+        "Job %s (%s) of %s failed on attempt %d of %d%s: %s",
         delivery.job_name,
         delivery.job_id,
+        _tenant(run),
         delivery.attempt,
         delivery.max_attempts,
         ", finally" if outcome.final else f"; the next in {outcome.retry_ms / 1000:g} s",
         outcome.error,
         extra={"run_id": str(run.run_id), "tenant_id": run.tenant_id, "final": outcome.final},
     )
+
+
+def _log_completion(run: Run) -> None:
+    logger.info(
+        "Job %s (%s) of %s completed",
+        run.delivery.job_name,
+        run.delivery.job_id,
+        _tenant(run),
+        extra={"run_id": str(run.run_id), "tenant_id": run.tenant_id},
+    )
+
+
+def _tenant(run: Run) -> str:
+    return "no tenant" if run.tenant_id == SYSTEM else f"tenant {run.tenant_id}"

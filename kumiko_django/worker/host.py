@@ -139,7 +139,7 @@ class Host:
                 break
             await asyncio.sleep(DRAIN_POLL_SECONDS)
         later = sum(count.delayed for count in counts)
-        logger.info("drained%s", f"; {later} delayed jobs are left for later" if later else "")
+        logger.info("drained%s", f"; left for later: {later} delayed" if later else "")
 
     async def _wind_down(self, consuming: list[asyncio.Task[None]]) -> bool:
         """Wait for what runs, then break off and give back the rest (P88).
@@ -158,9 +158,7 @@ class Host:
         unfinished = self._running()
         if not unfinished:
             return True
-        logger.warning(
-            "%d jobs did not end within %g s and are given back to the queue", unfinished, grace
-        )
+        logger.warning("Not ended within %g s and given back to the queue: %d", grace, unfinished)
         self._runner.interrupt()
         self._recorder.hurry(RECORD_SECONDS)
         await self._drain(SETTLE_SECONDS)

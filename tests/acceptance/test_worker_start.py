@@ -79,6 +79,8 @@ def test_a_redis_that_cannot_be_had(own_valkey: Valkey) -> None:
     at_once = min(started.seconds[name] for name in ("password", "no password"))
     waited = {name: seconds - at_once for name, seconds in started.seconds.items()}
     assert waited["password"] + waited["no password"] < 5, waited
+    assert "is not reached yet; trying for 10 s" in said["refused"]
+    assert "connection refused" in said["refused"]
     for name in ("frozen", "refused", "check"):
         assert 8 < waited[name] < 15, waited
     assert "Lane worker:" in started.results["check"].stdout, "what was found is shown"

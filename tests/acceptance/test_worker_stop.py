@@ -94,7 +94,7 @@ def test_what_does_not_end_within_the_grace_is_given_back(
     code, seconds = end_of(first)
     assert code == ExitCode.OK, first.output()
     assert 1 <= seconds < 6, (seconds, first.output())
-    assert "4 jobs did not end within 1 s and are given back" in first.output()
+    assert "Not ended within 1 s and given back to the queue: 4" in first.output()
     assert set(queue_state().wait) == set(ids)
     runjobs("worker", concurrency=8, env=extra)
     for job_id in ids:

@@ -64,12 +64,13 @@ class Command(BaseCommand):
                 '(default: KUMIKO["GRACE"], 25).'
             ),
         )
-        parser.add_argument(
+        mode = parser.add_mutually_exclusive_group()
+        mode.add_argument(
             "--drain",
             action="store_true",
             help="End when nothing is left to do; jobs that are planned for later are left.",
         )
-        parser.add_argument(
+        mode.add_argument(
             "--check",
             action="store_true",
             dest="check_only",

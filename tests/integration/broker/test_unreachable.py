@@ -129,6 +129,7 @@ CREDENTIALS = {
     "wrong password": (f":{PASSWORD}x@", "refuses the credentials"),
     "no password": ("", "refuses the credentials"),
     "unknown user": (f"nobody:{PASSWORD}@", "refuses the credentials"),
+    "forgotten colon": ("nobody@", "A password stands after a colon"),
 }
 
 

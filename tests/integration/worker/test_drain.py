@@ -63,7 +63,7 @@ def test_everything_runs_follow_ups_and_retries_included(
     assert not Effect.objects.filter(key__in=("later", "api-echo")).exists()
     assert counts_of() == LaneCounts(0, 0, 0, delayed=len(later), due=0, retrying=0)
     assert counts_of("api").waiting == 1
-    assert "drained; 2 delayed jobs are left for later" in caplog.text
+    assert "drained; left for later: 2 delayed" in caplog.text
 
 
 def test_another_prefix_is_another_world(host: StartHost, settings: Settings) -> None:

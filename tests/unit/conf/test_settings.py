@@ -83,7 +83,7 @@ def test_a_right_value(key: str, value: Any, kept: Any) -> None:
         ("REDIS_URL", 5, "must be text, not int"),
         ("REDIS_URL", "http://host", "must begin with one of redis://.*found 'http'"),
         ("REDIS_URL", "REDIS://host", "must begin with one of"),
-        ("REDIS_URL", "localhost:6379", "must begin with one of redis://.*found 'nothing'"),
+        ("REDIS_URL", "localhost:6379", "must begin with one of redis://.*it has no scheme"),
         ("CACHE_ALIAS", "", "must not be empty"),
         ("CACHE_ALIAS", ["redis"], "must be text, not list"),
         ("QUEUE_PREFIX", "", "must not be empty"),

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from django.contrib.auth.models import AnonymousUser, User
+from django.core.exceptions import SynchronousOnlyOperation
 from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 from pytest_django import Settings
@@ -268,6 +269,16 @@ def test_no_user_at_all_is_refused(user: Any) -> None:
     """B045: instead of being written down as text."""
     with pytest.raises(ValueError, match=r"testapp:job:record: triggered_by must be a user"):
         new_job(triggered_by=user)
+
+
+def test_a_lazy_user_in_async_code_is_answered_with_what_to_write() -> None:
+    """B045: request.user would ask the database; Django's own message does not name auser()."""
+
+    def ask_the_database() -> Any:
+        raise SynchronousOnlyOperation("You cannot call this from an async context")
+
+    with pytest.raises(SynchronousOnlyOperation, match=r"triggered_by=await request\.auser\(\)"):
+        new_job(triggered_by=SimpleLazyObject(ask_the_database))
 
 
 def test_the_tenant_is_stamped() -> None:

@@ -22,8 +22,11 @@ from tests.unit.run.deliveries import NAME, RunOne, delivery
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_the_queue_is_told_what_became_of_the_run(run_one: RunOne) -> None:
-    """B079, B085, B086: complete, retry, fail."""
+def test_the_queue_is_told_what_became_of_the_run(
+    run_one: RunOne, caplog: pytest.LogCaptureFixture
+) -> None:
+    """B079, B085, B086: complete, retry, fail; and the process log names job and tenant (B130)."""
+    caplog.set_level("INFO", "kumiko_django")
 
     def returns(payload: Any, ctx: JobContext) -> Any:
         return {"n": 1}
@@ -31,6 +34,7 @@ def test_the_queue_is_told_what_became_of_the_run(run_one: RunOne) -> None:
     assert run_one(returns) == Complete({"n": 1})
     run = JobRun.objects.get()
     assert (run.status, run.final, run.result, run.reason) == ("completed", True, {"n": 1}, "")
+    assert f"Job {NAME} ({run.queue_job_id}) of tenant {run.tenant_id} completed" in caplog.text
 
 
 @pytest.mark.parametrize(

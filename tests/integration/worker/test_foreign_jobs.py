@@ -84,6 +84,7 @@ def test_what_no_retry_can_help_is_failed_and_recorded(
         [(name, data, {**attempts, **opts}) for name, data, opts, _ in REFUSED.values()],
     )
     _still_works(host)
+    wait_until(lambda: set(queue_state().failed) == set(ids), description="all have failed")
     faults = {}
     for (case, (name, data, _, expected)), job_id in zip(REFUSED.items(), ids, strict=True):
         (run,) = ended_runs(job_id)
@@ -99,7 +100,6 @@ def test_what_no_retry_can_help_is_failed_and_recorded(
         ):
             faults[case] = (seen, run.error, run.payload, state.failed_reason)
     assert not faults
-    assert set(ids) == set(queue_state().failed)
     assert Effect.objects.filter(key="record").count() == 0
 
 
@@ -207,7 +207,7 @@ def test_a_broken_record_is_failed_once(
     assert {job_id: (run.status, run.final) for job_id, run in runs.items()} == dict.fromkeys(
         BROKEN, ("failed", True)
     )
-    assert set(state.failed) == set(BROKEN)
+    wait_until(lambda: set(state.failed) == set(BROKEN), description="all have failed")
     assert runs["gave-up"].error.startswith("The queue gave the job up: job stalled more than")
     assert "cannot be read" in runs["data"].error
     assert not [job_id for job_id in BROKEN if state.locked(job_id)]
@@ -230,7 +230,8 @@ def test_a_job_that_the_script_cannot_settle_is_put_aside(
     assert ended_run("done").status == "completed"
     assert ended_run("failing").status == "failed"
     wait_until(lambda: not state.active, description="nothing is left in active")
-    assert ("done" in state.completed, state.failed) == (True, ["failing"])
+    wait_until(lambda: state.failed == ["failing"], description="it has failed")
+    assert "done" in state.completed
     assert state.job("failing").failed_reason == "Unrecoverable: no use in trying again"
 
 

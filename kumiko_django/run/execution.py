@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db import connections
 
 from kumiko_django.definitions.job import JobDefinition
+from kumiko_django.exceptions import Unrecoverable
 from kumiko_django.run.context import JobContext
 from kumiko_django.run.threads import HandlerThreads
 
@@ -64,7 +66,7 @@ class Executor:
     ) -> Ending:
         def call() -> Ending:
             try:
-                return Returned(handler(payload, ctx))
+                return _checked(handler(payload, ctx))
             except BaseException as error:  # noqa: BLE001  (SystemExit is a failure, no more)
                 return Raised(error)
 
@@ -96,6 +98,20 @@ class Executor:
         finally:
             stop.cancel()
         return work.done()
+
+
+def _checked(value: Any) -> Returned:
+    """What a sync handler returned, unless it is work that nobody would do.
+
+    A plain function around an async one gives a coroutine; recorded as completed, the job would
+    silently never run.
+    """
+    if not inspect.iscoroutine(value):
+        return Returned(value)
+    value.close()
+    raise Unrecoverable(
+        "the handler returned a coroutine, which nothing awaits; write it as async def"
+    )
 
 
 class _RunThread(ThreadSensitiveContext):

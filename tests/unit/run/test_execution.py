@@ -12,7 +12,7 @@ import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import transaction
 
-from kumiko_django import JobContext, JobDefinition
+from kumiko_django import JobContext, JobDefinition, Unrecoverable
 from kumiko_django.run import execution
 from kumiko_django.run.execution import BrokenOff, Executor, Raised, Returned
 from kumiko_django.run.threads import HandlerThreads
@@ -62,6 +62,23 @@ async def test_whatever_a_handler_raises_is_its_result(
     # Python itself turns a StopIteration that leaves a coroutine into a RuntimeError.
     expected = RuntimeError if kind == "async" and isinstance(error, StopIteration) else type(error)
     assert type(ending.error) is expected
+
+
+async def test_a_coroutine_that_a_plain_function_returns_is_a_failure(executor: Executor) -> None:
+    """Recorded as completed, the job would silently never run."""
+    begun: list[str] = []
+
+    async def inner() -> None:
+        begun.append("inner")
+
+    def outer(payload: Any, ctx: JobContext) -> Any:
+        return inner()
+
+    ending = await executor.execute(definition(outer), {}, CTX)
+    assert isinstance(ending, Raised)
+    assert isinstance(ending.error, Unrecoverable)
+    assert "write it as async def" in str(ending.error)
+    assert begun == []
 
 
 async def test_a_handler_that_cancels_its_own_task_has_failed(executor: Executor) -> None:

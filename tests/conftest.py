@@ -50,6 +50,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """End the services also when the run is terminated (Ctrl-C ends it in an orderly way)."""
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _terminated)
+    # A shell starts background commands with SIGINT ignored, and what they start inherits that.
+    # The processes that tests interrupt have to hear it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -72,7 +72,8 @@ def run(planned: Sequence[Pass], arguments: Sequence[str]) -> int:
             time.sleep(0.2)
             for ended in [item for item in running if item.process.poll() is not None]:
                 running.remove(ended)
-                code = code or _show(ended, bool(arguments))
+                result = _show(ended, bool(arguments))  # always: every pass is shown
+                code = code or result
     finally:
         for item in running:
             _stop(item)

@@ -8,9 +8,6 @@ import re
 from kumiko_django.conf import get_settings
 from kumiko_django.definitions.options import Lane
 
-WRAPPER_PREFIX = "_perTenant:"
-"""What the queue name of a fan-out wrapper begins with (B061)."""
-
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 
 

@@ -31,14 +31,6 @@ class RunStatus(models.TextChoices):
 class JobRunQuerySet(models.QuerySet["JobRun"]):
     """The vocabulary of the history."""
 
-    def running(self) -> JobRunQuerySet:
-        """Runs that have not ended."""
-        return self.filter(status=RunStatus.RUNNING)
-
-    def failed(self) -> JobRunQuerySet:
-        """Attempts that failed, final or not."""
-        return self.filter(status=RunStatus.FAILED)
-
     def of_job(self, lane: str, job_id: str) -> JobRunQuerySet:
         """All runs of one job of the queue, oldest first."""
         return self.filter(lane=lane, queue_job_id=job_id).order_by("id")

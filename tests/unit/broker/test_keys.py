@@ -7,7 +7,7 @@ import hashlib
 import pytest
 from pytest_django import Settings
 
-from kumiko_django.broker.keys import WRAPPER_PREFIX, boot_id, child_id, queue_name, scheduler_id
+from kumiko_django.broker.keys import boot_id, child_id, queue_name, scheduler_id
 
 pytestmark = pytest.mark.once
 
@@ -43,8 +43,3 @@ def test_ids_of_children_of_unusual_tenants(tenant: str) -> None:
     assert ":" not in told_apart
     assert "." not in told_apart
     assert told_apart not in (child_id("w1", "a-b"), child_id("w1", "a-b-"))
-
-
-def test_the_name_of_a_wrapper() -> None:
-    """B061."""
-    assert WRAPPER_PREFIX == "_perTenant:"

@@ -8,7 +8,7 @@ endif
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test lint docs clean
+.PHONY: help setup demo serve test soak lint bench docs clean
 
 help: ## Say what there is
 	@echo "make TARGET, where TARGET is one of:"
@@ -33,11 +33,17 @@ test: setup ## Run the tests on SQLite and on PostgreSQL
 	DJANGO_SETTINGS_MODULE=tests.settings $(BIN)/python -m django makemigrations --check --dry-run
 	$(BIN)/python .ci/run_tests.py $(TESTS)
 
+soak: setup ## Kill two hundred workers under load, and look at every job (SOAK="--kills 20 --seed 7")
+	$(BIN)/python -m tests.chaos $(SOAK)
+
 lint: setup ## Check style, types and the order of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bench: setup ## Measure on this machine and print one table, 15 to 20 minutes
+	@$(BIN)/python -m benchmarks $(BENCH)
 
 docs: setup ## Build the documentation into docs/_build/html
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --nitpicky -b html docs docs/_build/html

@@ -43,19 +43,28 @@ class Running:
 
 def passes() -> list[Pass]:
     """The whole suite. The longest come first; the one that times things comes last."""
-    sqlite, postgres = {"KUMIKO_TEST_DATABASE": "sqlite"}, {"KUMIKO_TEST_DATABASE": "postgres"}
-    processes = ("tests/integration", "tests/acceptance")
-    rest = [f"--ignore={folder}" for folder in processes]
+    sqlite = {"KUMIKO_TEST_DATABASE": "sqlite"}
+    # One of the two without the extra that makes the event loop another one.
+    postgres = {"KUMIKO_TEST_DATABASE": "postgres", "KUMIKO_TEST_WITHOUT_UVLOOP": "1"}
+    processes, kills = ("tests/integration", "tests/acceptance"), "tests/chaos"
+    rest = [f"--ignore={folder}" for folder in (*processes, kills)]
     if os.environ.get("DATABASE_URL"):  # a database of the user's: there is only that one
         return [
             Pass("processes, your database", (*processes, "-m", "not idle")),
+            Pass("killed workers, your database", (kills,)),
             Pass("the rest, your database", ("tests", *rest)),
             Pass("the idle queue, your database", ("-m", "idle")),
         ]
     return [
         Pass("processes, SQLite", (*processes, "-m", "not idle"), sqlite),
         Pass("the rest, SQLite", ("tests", *rest), sqlite),
-        Pass("all that asks the database, PostgreSQL", ("-m", "not idle and not once"), postgres),
+        Pass(
+            "all that asks the database, PostgreSQL",
+            ("tests", f"--ignore={kills}", "-m", "not idle and not once"),
+            postgres,
+        ),
+        Pass("killed workers, SQLite", (kills,), sqlite),
+        Pass("killed workers, PostgreSQL", (kills, "-m", "not once"), postgres),
         Pass("the idle queue", ("-m", "idle"), sqlite),
     ]
 

@@ -27,6 +27,8 @@ TenantsCallable: TypeAlias = Callable[[], Iterable[Any]]
 _DAY = 24 * 60 * 60
 _MAX_SECONDS = 1_000_000_000
 """About 31 years: what clocks and the queue can hold; infinity and NaN are beyond it."""
+_NONE_HAS_A_MEANING = frozenset({"HISTORY_AGE"})
+"""Keys for which None is a value; for the others it is the same as not set (B024)."""
 _PREFIX = re.compile(r"[A-Za-z0-9_.{}-]+")
 
 
@@ -44,6 +46,7 @@ class Settings:
         key_prefix: ``KEY_PREFIX``: what BullMQ puts before every key.
         completed_age: ``COMPLETED_AGE``: seconds that completed jobs stay in the queue (B090).
         failed_age: ``FAILED_AGE``: seconds that failed jobs stay in the queue (B090).
+        history_age: ``HISTORY_AGE``: seconds that ended runs stay in the history, None for ever.
         lock_seconds: ``LOCK_SECONDS``: length of queue locks; a dead worker's jobs are picked up
             by others after one to two of these.
         grace: ``GRACE``: seconds that a stopping worker lets running jobs finish.
@@ -59,6 +62,7 @@ class Settings:
     key_prefix: str = "bull"
     completed_age: int = _DAY
     failed_age: int = 7 * _DAY
+    history_age: int | None = 30 * _DAY
     lock_seconds: float = 30.0
     grace: float = 25.0
     concurrency: int = 5
@@ -149,6 +153,8 @@ def build(raw: object) -> Settings:
             raise SettingsError(_unknown_key(key, list(known)))
         if value is not None:
             values[known[key]] = _VALIDATORS[key](key, value)
+        elif key in _NONE_HAS_A_MEANING:
+            values[known[key]] = None
     if "redis_url" in values and "cache_alias" in values:
         raise SettingsError('Give KUMIKO["REDIS_URL"] or KUMIKO["CACHE_ALIAS"], not both.')
     return Settings(**values)
@@ -240,6 +246,7 @@ _VALIDATORS: dict[str, Callable[[str, object], Any]] = {
     "KEY_PREFIX": _prefix,
     "COMPLETED_AGE": _age,
     "FAILED_AGE": _age,
+    "HISTORY_AGE": _age,
     "LOCK_SECONDS": _seconds(1.0),
     "GRACE": _seconds(0.0),
     "CONCURRENCY": _positive_int,

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from kumiko_django.history.models import JobRun, JobRunLog, LogLevel, RunStatus
+from kumiko_django.history.models import JobRun, JobRunLog, JobStat, LogLevel, RunStatus
 
-__all__ = ["JobRun", "JobRunLog", "LogLevel", "RunStatus"]
+__all__ = ["JobRun", "JobRunLog", "JobStat", "LogLevel", "RunStatus"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,9 @@ CACHES = {
 }
 
 LOGGING: dict[str, Any] = {"version": 1, "disable_existing_loggers": False}
+if env.bool("KUMIKO_TEST_WITHOUT_UVLOOP", default=False):
+    sys.modules["uvloop"] = None  # type: ignore[assignment]  # (as if it were not installed)
+
 if env.bool("KUMIKO_TEST_CHILD", default=False):
     # A process that a test has started: it logs to stderr, and shows its threads when asked to.
     faulthandler.register(signal.SIGUSR2)

@@ -7,19 +7,25 @@ a synchronous or an asynchronous client.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from hashlib import sha1
+from typing import Any, Final
 
 from bullmq.job import Job
 from bullmq.redis_connection import SCRIPT_DEFINITIONS, loadScript
-from bullmq.scripts import Scripts
+from bullmq.scripts import Scripts, raw2NextJobData
 
 from kumiko_django.conf import get_settings
 
 PUT_BACK_SCRIPT = "moveJobFromActiveToWait-9.lua"
 """Shipped with the package, but not offered by its classes."""
+
+
+_DATA: Final = 1
+"""Where the data stands among the arguments of the scripts that add a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +34,20 @@ class ScriptCall:
 
     script: str
     keys: Sequence[str]
-    args: Sequence[Any]
+    args: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A Lua script and the name that Redis knows it by."""
+
+    text: str
+    sha: str
+
+    @classmethod
+    def of(cls, text: str) -> Script:
+        """A script of this text."""
+        return cls(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
 class _Capture:
@@ -60,20 +79,52 @@ class QueueScripts:
         self.backend = self
         self.qualifiedName = f"{prefix}:{queue}"
 
-    def add(self, name: str, data: Any, options: dict[str, Any]) -> ScriptCall:
-        """The call that ``Queue.add`` would make."""
-        job = Job(self, name, data, options)
+    def add(self, name: str, data: str, options: dict[str, Any]) -> ScriptCall:
+        """The call that ``Queue.add`` would make; ``data`` is JSON."""
+        job = Job(self, name, None, options)
         if options.get("delay"):
             call = self._scripts.addDelayedJob(job, options["delay"])
         elif options.get("priority"):
             call = self._scripts.addPrioritizedJob(job, options["priority"])
         else:
             call = self._scripts.addStandardJob(job, job.timestamp)
-        return _as_call(call)
+        made = _as_call(call)
+        if made.args[_DATA] != "null":  # what the package has made of no data
+            raise TypeError("bullmq has changed where the data of a job stands")
+        made.args[_DATA] = data
+        return made
 
     def extend_locks(self, job_ids: list[str], tokens: list[str], lock_ms: int) -> ScriptCall:
         """The call that renews the locks of running jobs and answers the ids that it could not."""
         return _as_call(self._scripts.extendJobLocks(job_ids, tokens, lock_ms))
+
+    def complete(self, job: Job, result: Any, keep: Any, token: str, *, fetch: bool) -> ScriptCall:
+        """The call that completes a running job and, with ``fetch``, takes the next one."""
+        keys, args = self._scripts.moveToCompletedArgs(job, result, keep, token, fetch)
+        return ScriptCall(SCRIPT_DEFINITIONS["moveToFinished"], keys, args)
+
+    def fail(
+        self, job: Job, fields: dict[str, str], keep: Any, token: str, *, fetch: bool
+    ) -> ScriptCall:
+        """The call that fails a running job for good; ``fields`` has the reason and the trace."""
+        keys, args = self._scripts.moveToFailedArgs(
+            job, fields["failedReason"], keep, token, fetch, fields
+        )
+        return ScriptCall(SCRIPT_DEFINITIONS["moveToFinished"], keys, args)
+
+    def delay(self, job: Job, delay_ms: int, token: str, fields: dict[str, str]) -> ScriptCall:
+        """The call that queues a running job again after a pause; it uses an attempt."""
+        now_ms = round(time.time() * 1000)
+        keys, args = self._scripts.moveToDelayedArgs(
+            job.id, now_ms, token, delay_ms, {"fieldsToUpdate": fields}
+        )
+        return ScriptCall(SCRIPT_DEFINITIONS["moveToDelayed"], keys, args)
+
+    def retry(self, job: Job, token: str, fields: dict[str, str]) -> ScriptCall:
+        """The call that queues a running job again at once; it uses an attempt."""
+        lifo = bool(job.opts.get("lifo"))
+        keys, args = self._scripts.retryJobArgs(job.id, lifo, token, {"fieldsToUpdate": fields})
+        return ScriptCall(SCRIPT_DEFINITIONS["retryJob"], keys, args)
 
     def put_back(self, job_id: str, token: str) -> ScriptCall:
         """The call that returns a running job to the front of the queue; it uses no attempt."""
@@ -95,11 +146,26 @@ def _queue_scripts(queue: str, prefix: str) -> QueueScripts:
     return QueueScripts(queue, prefix)
 
 
+def fetched_of(answer: Any) -> tuple[dict[str, str], str | None, int]:
+    """What a script has fetched: the job's fields, its id, and when the next delayed one is due.
+
+    Nothing is None as id, also where the script answers with a bare 0 (bullmq-python 5).
+    """
+    data, job_id, _, due = raw2NextJobData(answer if isinstance(answer, list) else None)
+    return data or {}, None if not job_id else str(job_id), int(due or 0)
+
+
 @lru_cache(maxsize=64)
 def script_text(file_name: str) -> str:
     """The Lua text of one of the package's scripts."""
     text: str = loadScript(file_name)
     return text
+
+
+@lru_cache(maxsize=64)
+def script_of(file_name: str) -> Script:
+    """One of the package's scripts, with its name."""
+    return Script.of(script_text(file_name))
 
 
 def _as_call(value: Any) -> ScriptCall:

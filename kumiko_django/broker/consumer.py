@@ -1,7 +1,9 @@
 """The consumer of one lane: fetch while there are free slots, run, settle; stop in two steps.
 
-``run`` ends when it was told to stop *fetching*. Jobs that run then go on, with their locks renewed
-(bullmq-python 1.2), until they end or are interrupted.
+A slot that has got a job keeps itself busy: settling a job fetches the next one in the same step
+(bullmq-python 5). Only an idle slot fetches for itself. ``run`` ends when it was told to stop
+*fetching*. Jobs that run then go on, with their locks renewed (1.2), until they end or are
+interrupted.
 """
 
 from __future__ import annotations
@@ -9,17 +11,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 from redis.exceptions import RedisError
 
+from kumiko_django.broker import records
 from kumiko_django.broker.address import RedisAddress
 from kumiko_django.broker.bullmq import queue_scripts
 from kumiko_django.broker.connection import current_address, new_async_client
-from kumiko_django.broker.delivery import Delivery, Handle, Settlement
-from kumiko_django.broker.lane_worker import LaneWorker, LockLost
+from kumiko_django.broker.delivery import Delivery, Desk, Fate, Verdict
+from kumiko_django.broker.lane_worker import LaneWorker, Refused, Taken
 from kumiko_django.broker.locks import LockKeeper
 from kumiko_django.definitions.options import Lane
 from kumiko_django.types.scrub import scrub
@@ -35,17 +39,17 @@ MOST_FAULTS = 10
 class Consumer:
     """Consumes one lane's queue on the running event loop."""
 
-    def __init__(self, lane: Lane, handle: Handle, *, concurrency: int, name: str) -> None:
-        """Create a consumer; nothing connects before :meth:`run`.
+    def __init__(self, lane: Lane, desk: Desk, *, concurrency: int, name: str) -> None:
+        """Create a consumer on the running event loop; nothing connects before :meth:`run`.
 
         Args:
             lane: The lane.
-            handle: Runs one delivery. Must not raise.
+            desk: Runs what is fetched.
             concurrency: Jobs at a time.
             name: The worker's name, shown by Redis.
         """
         self.lane = lane
-        self._handle = handle
+        self._desk = desk
         self._concurrency = concurrency
         self._address = current_address()
         self._client = new_async_client(_lenient(self._address), patient=True)
@@ -53,7 +57,7 @@ class Consumer:
         self._keeper = LockKeeper(
             self._address, queue_scripts(self._worker.queue), self._worker.lock_ms, self._lock_lost
         )
-        self._running: dict[str, asyncio.Task[None]] = {}
+        self._slots: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self._stopping = False
         self._leaving = asyncio.Event()
@@ -67,7 +71,15 @@ class Consumer:
     @property
     def running(self) -> int:
         """How many jobs run now."""
-        return len(self._running)
+        return len(self._slots)
+
+    def look(self) -> None:
+        """Look again whether there is room for another run."""
+        self._changed.set()
+
+    def forget(self, fields: Sequence[str]) -> None:
+        """Drop records that are in the history. If that fails, whoever finds them drops them."""
+        records.drop(self._worker.channel, self.lane, fields)
 
     def stop_fetching(self) -> None:
         """Take nothing new. Safe to call again."""
@@ -88,7 +100,7 @@ class Consumer:
             while await self._slot_is_free():
                 taken = await self._take()
                 if taken is not None:
-                    self._begin(*taken)
+                    self._begin(taken)
         finally:
             stalled.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -107,29 +119,33 @@ class Consumer:
         Returns:
             How many still run.
         """
-        if self._running:
-            await asyncio.wait(self._running.values(), timeout=seconds)
-        return len(self._running)
+        if self._slots:
+            await asyncio.wait(self._slots, timeout=seconds)
+        return len(self._slots)
 
     async def close(self) -> None:
         """Release threads and connections."""
         await asyncio.to_thread(self._keeper.close)
+        await self._worker.channel.close()
         await self._client.aclose()
 
     async def _slot_is_free(self) -> bool:
-        while not self._stopping and len(self._running) >= self._concurrency:
+        while not self._stopping and not self._may_fetch(len(self._slots) + 1):
             self._changed.clear()
             await self._changed.wait()
         return not self._stopping
 
-    async def _take(self) -> tuple[Any, Delivery, str] | None:
+    def _may_fetch(self, slots: int) -> bool:
+        return not self._stopping and slots <= self._concurrency and self._desk.has_room()
+
+    async def _take(self) -> tuple[Taken, str] | None:
         self._fetches += 1
         token = f"{self._token_base}:{self._fetches}"
         try:
             fetched = await self._worker.fetch(token)
             self._tell_back()
             if fetched is not None:
-                return (*fetched, token)
+                return fetched, token
             await self._wait_idle()
         except (RedisError, OSError) as error:
             await self._wait_away(error)
@@ -182,55 +198,69 @@ class Consumer:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), seconds)
 
-    def _begin(self, job: Any, delivery: Delivery, token: str) -> None:
-        self._keeper.hold(token, delivery.job_id)
-        task = asyncio.create_task(
-            self._work(job, delivery, token), name=f"kumiko-job-{delivery.job_id}"
-        )
-        # By token: a job that lost its lock may be fetched again while it still runs here.
-        self._running[token] = task
-        task.add_done_callback(lambda _: self._ended(token))
+    def _begin(self, first: tuple[Taken, str]) -> None:
+        slot = asyncio.create_task(self._keep_busy(*first), name=f"kumiko-slot-{self.lane}")
+        self._slots.add(slot)
+        slot.add_done_callback(self._ended)
 
-    def _ended(self, token: str) -> None:
-        self._keeper.release(token)
-        self._running.pop(token, None)
+    def _ended(self, slot: asyncio.Task[None]) -> None:
+        self._slots.discard(slot)
         self._changed.set()
 
-    async def _work(self, job: Any, delivery: Delivery, token: str) -> None:
-        try:
-            settlement = await self._handle(delivery)
-            await self._settle(job, delivery, token, settlement)
-        except Exception:
-            # Ours to mend, never the loop's end (bullmq-python 1.3). The job's lock runs out, and
-            # the queue hands it out again.
-            logger.exception("Job %s (%s) could not be settled", delivery.job_id, delivery.job_name)
+    async def _keep_busy(self, taken: Taken | None, token: str) -> None:
+        """Run one job after the other until there is none to take, or no need to."""
+        while taken is not None:
+            job, delivery = taken
+            taken = None
+            self._keeper.hold(token, delivery.job_id)
+            try:
+                verdict = await self._desk.run(delivery)
+                taken = await self._settle(job, delivery, token, verdict)
+            except Exception:
+                # Ours to mend, never the loop's end (bullmq-python 1.3). The job's lock runs out,
+                # and the queue hands it out again.
+                logger.exception(
+                    "Job %s (%s) could not be settled", delivery.job_id, delivery.job_name
+                )
+            finally:
+                self._keeper.release(token, delivery.job_id)
 
     async def _settle(
-        self, job: Any, delivery: Delivery, token: str, settlement: Settlement
-    ) -> None:
-        """Tell the queue, for as long as it takes.
+        self, job: Any, delivery: Delivery, token: str, verdict: Verdict
+    ) -> Taken | None:
+        """Tell the queue, for as long as it takes, and the desk what came of it.
 
         A job that is done must not run again because Redis was away for a moment (bullmq-python
         1.11).
         """
-        pause = _FIRST_PAUSE
+        pause, taken = _FIRST_PAUSE, None
         while True:
+            # A renewal that comes after the settlement would take the lock for lost.
+            self._keeper.release(token, delivery.job_id)
             try:
-                await self._worker.settle(job, token, settlement)
-                return
-            except LockLost as error:
+                fetch = verdict.takes_next and self._may_fetch(len(self._slots))
+                taken = await self._worker.settle(
+                    job, delivery, token, verdict.settlement, verdict.record, fetch=fetch
+                )
+                fate = Fate.AGREED
+            except Refused as error:
+                fate = Fate.GONE if error.is_gone else Fate.VOID
                 logger.warning(
-                    "Job %s (%s) lost its lock while it ran; its outcome here is void: %s",
+                    "Job %s (%s) is no longer this worker's (%s): %s",
                     delivery.job_id, delivery.job_name, error,
+                    "it has been removed" if error.is_gone else "its outcome here is void",
                 )  # fmt: skip
-                return
             except (RedisError, OSError) as error:
-                if self._leaving.is_set():
-                    logger.warning("Job %s is left to the queue: %s", delivery.job_id, error)
-                    return
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._leaving.wait(), pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
+                self._keeper.hold(token, delivery.job_id)
+                if not self._leaving.is_set():
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._leaving.wait(), pause)
+                    pause = min(pause * 2, _LONGEST_PAUSE)
+                    continue
+                logger.warning("Job %s is left to the queue: %s", delivery.job_id, error)
+                fate = Fate.UNTOLD
+            await verdict.told(fate)
+            return taken
 
     async def _watch_stalled(self) -> None:
         while True:

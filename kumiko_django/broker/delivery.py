@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from kumiko_django.definitions.options import Lane
 from kumiko_django.types.jsonable import JSON
@@ -28,6 +29,7 @@ class Delivery:
         backoff: The stored backoff option, in BullMQ's form.
         queue_failure: Set where the queue itself has given the job up (bullmq-python 1.9): the
             handler must not run, but the failure must be on record.
+        former: Records of earlier runs of the job that may not be in the history yet, oldest first.
     """
 
     lane: Lane
@@ -42,6 +44,7 @@ class Delivery:
     losses: int = 0
     backoff: Any = None
     queue_failure: str | None = None
+    former: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,4 +77,46 @@ class GiveBack:
 
 
 Settlement: TypeAlias = Complete | Retry | Fail | GiveBack
-Handle: TypeAlias = Callable[[Delivery], Awaitable[Settlement]]
+
+
+class Fate(enum.Enum):
+    """What the queue made of a settlement."""
+
+    AGREED = enum.auto()
+    """It stands, and the run's record is stored with it."""
+    GONE = enum.auto()
+    """The job is no longer there: removed by another client, or the queue was emptied."""
+    VOID = enum.auto()
+    """The lock was lost: another worker has the job, or had it."""
+    UNTOLD = enum.auto()
+    """Redis is away and the process ends; the queue hands the job out again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a run came to.
+
+    Attributes:
+        settlement: What the queue shall do with the job.
+        record: The run's record, stored in the same step; empty where there is none to store.
+        told: Awaited when the queue has answered. Must not raise.
+        takes_next: Whether the next job may be fetched in the same step. Not where ``told`` takes
+            its time: that job would wait for it.
+    """
+
+    settlement: Settlement
+    record: str
+    told: Callable[[Fate], Awaitable[None]]
+    takes_next: bool = True
+
+
+class Desk(Protocol):
+    """Where a consumer brings what it fetches."""
+
+    async def run(self, delivery: Delivery) -> Verdict:
+        """Run a delivery. Must not raise."""
+        ...
+
+    def has_room(self) -> bool:
+        """Whether another run may begin; if not, the consumer waits for :meth:`Consumer.look`."""
+        ...

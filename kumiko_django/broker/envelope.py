@@ -51,7 +51,11 @@ class Envelope:
     meta: Metadata = field(default_factory=Metadata)
 
     def to_data(self) -> dict[str, JSON]:
-        """The job data.
+        """The job data; errors as :meth:`encode`."""
+        return self.encode()[0]
+
+    def encode(self) -> tuple[dict[str, JSON], str]:
+        """The job data, and the same as JSON.
 
         Raises:
             PayloadError: The payload has a reserved key.
@@ -65,8 +69,9 @@ class Envelope:
                     path=f"payload.{key}",
                 )
         data: dict[str, JSON] = {**self.payload, **_wire(self.meta), "_v": FORMAT_VERSION}
-        _check_size(data)
-        return data
+        text = as_json(data)
+        _check_size(len(text))
+        return data, text
 
 
 def _wire(meta: Metadata) -> dict[str, JSON]:
@@ -89,9 +94,16 @@ def _wire(meta: Metadata) -> dict[str, JSON]:
     return {key: value for key, value in values.items() if value is not None}
 
 
-def _check_size(data: Mapping[str, JSON]) -> None:
+def as_json(data: Mapping[str, JSON]) -> str:
+    """Job data as the package writes it, in ASCII."""
+    return _encoder.encode(data)
+
+
+_encoder: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
+
+def _check_size(size: int) -> None:
     limit = get_settings().max_payload_bytes
-    size = len(json.dumps(data, separators=(",", ":"), allow_nan=False))
     if size > limit:
         raise PayloadTooLarge(
             f'The job data is {size:,} bytes; KUMIKO["MAX_PAYLOAD_BYTES"] allows {limit:,}. '

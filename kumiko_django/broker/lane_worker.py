@@ -9,21 +9,24 @@ away for a moment (1.11), strands jobs with an unknown backoff (1.13), wakes up 
 
 from __future__ import annotations
 
-import json
 import logging
 import time
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import redis.asyncio
 from bullmq import Worker
 from bullmq.job import Job
 from redis.exceptions import RedisError, ResponseError
 
-from kumiko_django.broker.bullmq import queue_scripts, script_text
+from kumiko_django.broker import records, settling
+from kumiko_django.broker.bullmq import fetched_of, queue_scripts, script_of
+from kumiko_django.broker.channel import Channel
 from kumiko_django.broker.connection import LONGEST_BLOCK_SECONDS
-from kumiko_django.broker.delivery import Complete, Delivery, Fail, GiveBack, Retry, Settlement
+from kumiko_django.broker.delivery import Delivery, GiveBack, Settlement
 from kumiko_django.broker.keys import queue_name
 from kumiko_django.broker.rescue import Rescue, is_script_fault
+from kumiko_django.broker.settling import LARGEST_NUMBER
 from kumiko_django.conf import get_settings
 from kumiko_django.definitions.options import Lane
 
@@ -34,8 +37,6 @@ MAX_STALLED_COUNT = 100
 worker is no fault of the job's, so the bound is only there to end an endless loop."""
 IDLE_BLOCK_SECONDS = 5.0
 SHORTEST_BLOCK_SECONDS = 0.001
-LARGEST_NUMBER = 2**31 - 1
-"""What the history's columns hold; a foreign producer may have stored anything."""
 
 _PARENT_OPTIONS = (
     "failParentOnFailure", "continueParentOnFailure", "ignoreDependencyOnFailure",
@@ -43,8 +44,19 @@ _PARENT_OPTIONS = (
 )  # fmt: skip
 
 
-class LockLost(Exception):
-    """The job is no longer ours: its lock ran out, and another worker has it or had it."""
+_GONE = -1
+"""How the package's scripts say that there is no such job."""
+
+Taken: TypeAlias = tuple[Job, Delivery]
+
+
+class Refused(Exception):
+    """The queue does not take a settlement: the job is no longer ours."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"code {code}")
+        self.is_gone = code == _GONE
+        """There is no such job any more; else another worker has it, or had it."""
 
 
 class LaneWorker:
@@ -55,6 +67,7 @@ class LaneWorker:
         self.lane = lane
         self.queue = queue_name(lane)
         self.lock_ms = round(settings.lock_seconds * 1000)
+        self.channel = Channel(client)
         self._client = client
         self._scripts = queue_scripts(self.queue)
         self._rescue = Rescue(client, self._scripts.keys)
@@ -74,7 +87,7 @@ class LaneWorker:
         self._worker.on("error", _log_package_error)
         self._next_due_ms = 0
 
-    async def fetch(self, token: str) -> tuple[Job, Delivery] | None:
+    async def fetch(self, token: str) -> Taken | None:
         """Take the next job under the lock ``token``; None when nothing is due.
 
         Never cancelled half-way by us: the job may have been taken when the answer is on its way.
@@ -82,24 +95,32 @@ class LaneWorker:
         await self._worker._ensure_client_names()
         while True:
             try:
-                data, job_id, _, due = await self._worker.backend.moveToActive(
-                    token, self._worker.opts
-                )
+                answer = await self._worker.backend.moveToActive(token, self._worker.opts)
             except ResponseError as error:
                 broken = await self._rescue.taken_under(token) if is_script_fault(error) else None
                 if broken is None:
                     raise
                 return self._unreadable({}, broken, error)
+            data, job_id, _, due = answer
             if not job_id:
                 self._next_due_ms = int(due or 0)
                 return None
             self._next_due_ms = 0
-            if not self._rescue.is_ghost(data):
-                return await self._parse(data, str(job_id), token)
-            logger.warning(
-                "Job %s of %s is gone from the queue; its id is dropped", job_id, self.queue
-            )
-            await self._rescue.drop(str(job_id))
+            taken = await self._taken(data or {}, str(job_id), token)
+            if taken is not None:
+                return taken
+
+    async def _taken(self, data: dict[str, str], job_id: str, token: str) -> Taken | None:
+        """A fetched job as we hand it on; None if it had been deleted meanwhile."""
+        if not self._rescue.is_ghost(data):
+            job, delivery = await self._parse(data, job_id, token)
+            if delivery.start > 1:
+                former = await records.of_former_runs(self.channel, delivery)
+                delivery = replace(delivery, former=former)
+            return job, delivery
+        logger.warning("Job %s of %s is gone from the queue; its id is dropped", job_id, self.queue)
+        await self._rescue.drop(job_id)
+        return None
 
     async def wait_for_work(self) -> None:
         """Block until a job may be there: one was added, or one is due, or some seconds passed."""
@@ -114,47 +135,65 @@ class LaneWorker:
         """Leave a marker: the one that we took on our way out may have been meant for a peer."""
         await self._client.zadd(self._scripts.keys["marker"], {"0": 0})
 
-    async def settle(self, job: Job, token: str, settlement: Settlement) -> None:
-        """Tell the queue what became of a job.
+    async def settle(
+        self, job: Job, delivery: Delivery, token: str, settlement: Settlement, record: str,
+        *, fetch: bool,
+    ) -> Taken | None:  # fmt: skip
+        """Tell the queue what became of a job and store its run's record, in one step.
+
+        Args:
+            job: The job, as it was fetched.
+            delivery: The same, as it was handed on.
+            token: The lock that it was fetched under.
+            settlement: What became of it.
+            record: The record of its run.
+            fetch: Take the next job under the same token.
+
+        Returns:
+            The next job; None if nothing is due, or it could not be taken in the same step.
 
         Raises:
-            LockLost: The job is no longer ours; what was to be told is void.
+            Refused: The job is no longer ours; what was to be told is void.
         """
+        field = records.record_field(delivery)
+        call = settling.call(self._scripts, job, token, settlement, fetch=fetch)
         try:
-            await self._settle(job, token, settlement)
-        except TypeError as error:  # how the package reports the scripts' negative answers
-            raise LockLost(str(error)) from error
+            answer = await records.settle(self.channel, self.lane, call, field, record)
         except ResponseError as error:
             if not is_script_fault(error):
                 raise
             logger.warning("Job %s is put aside; the queue's script failed: %s", job.id, error)
-            await self._rescue.put_aside(str(job.id), _error_of(settlement))
+            await self._rescue.put_aside(str(job.id), settling.error_of(settlement))
+            await records.store(self.channel, self.lane, field, record)
+            return None
+        if isinstance(answer, int) and answer < 0:
+            if not await records.is_stored(self.channel, self.lane, field, record):
+                raise Refused(answer)
+            # It had been done; only its answer was lost. So is what may have been fetched.
+            await self._put_back_taken(token)
+            return None
+        if isinstance(settlement, GiveBack):
+            await self.wake_others()  # the script does so only for jobs without a priority
+        return await self._next(answer, token) if fetch and isinstance(answer, list) else None
 
-    async def _settle(self, job: Job, token: str, settlement: Settlement) -> None:
-        backend = self._worker.backend
-        settings = get_settings()
-        match settlement:
-            case Complete(result):
-                keep = _retention(job.opts.get("removeOnComplete"), settings.completed_age)
-                await backend.moveToCompleted(job, result, keep, token, fetch_next=False)
-            case Fail(error, trace):
-                keep = _retention(job.opts.get("removeOnFail"), settings.failed_age)
-                fields = _failure_fields(error, trace)
-                await backend.moveToFailed(job, fields["failedReason"], keep, token, False, fields)
-            case Retry(delay_ms, error, trace) if delay_ms > 0:
-                now_ms = round(time.time() * 1000)
-                update = {"fieldsToUpdate": _failure_fields(error, trace)}
-                await backend.moveToDelayed(job.id, now_ms, delay_ms, token, update)
-            case Retry(_, error, trace):
-                update = {"fieldsToUpdate": _failure_fields(error, trace)}
-                await backend.retryJob(job.id, bool(job.opts.get("lifo")), token, update)
-            case GiveBack():
-                call = self._scripts.put_back(str(job.id), token)
-                script = self._client.register_script(script_text(call.script))
-                answer = await script(keys=call.keys, args=call.args)
-                if isinstance(answer, int) and answer < 0:
-                    raise LockLost(f"job {job.id} could not be given back: code {answer}")
-                await self.wake_others()  # the script does so only for jobs without a priority
+    async def _next(self, answer: list[Any], token: str) -> Taken | None:
+        """What was fetched with a settlement. Whatever goes wrong now is not the settlement's."""
+        data, job_id, _ = fetched_of(answer)
+        if job_id is None:
+            return None
+        try:
+            return await self._taken(data, job_id, token)
+        except (RedisError, OSError):
+            logger.warning("Job %s was fetched and could not be looked at; it is handed out again "
+                           "when its lock has run out", job_id, exc_info=True)  # fmt: skip
+            return None
+
+    async def _put_back_taken(self, token: str) -> None:
+        taken = await self._rescue.taken_under(token)
+        if taken is not None:
+            call = self._scripts.put_back(taken, token)
+            await self.channel.run(script_of(call.script), call.keys, call.args)
+            await self.wake_others()
 
     async def requeue_stalled(self) -> list[str]:
         """Put jobs whose worker is gone back into the queue; gives their ids."""
@@ -163,7 +202,7 @@ class LaneWorker:
         )
         return stalled
 
-    async def _parse(self, data: dict[str, str], job_id: str, token: str) -> tuple[Job, Delivery]:
+    async def _parse(self, data: dict[str, str], job_id: str, token: str) -> Taken:
         try:
             job = await self._worker.nextJobFromJobData(data, job_id, 0, 0, token)
             return job, self._delivery(job)
@@ -172,9 +211,7 @@ class LaneWorker:
         except Exception as error:  # noqa: BLE001  (what a foreign producer stores may break anything)
             return self._unreadable(data, job_id, error)
 
-    def _unreadable(
-        self, data: dict[str, str], job_id: str, error: Exception
-    ) -> tuple[Job, Delivery]:
+    def _unreadable(self, data: dict[str, str], job_id: str, error: Exception) -> Taken:
         """A stand-in for a job that cannot be read, so that it can be recorded and failed.
 
         It is in ``active`` by now; without a job object it would stall and come back for ever.
@@ -208,40 +245,6 @@ class LaneWorker:
         for option in _PARENT_OPTIONS:
             job.opts[option] = bool(job.opts.get(option))
         return delivery
-
-
-def _error_of(settlement: Settlement) -> str | None:
-    match settlement:
-        case Complete():
-            return None
-        case Fail(error=error) | Retry(error=error):
-            return error
-        case GiveBack():
-            return "it could not be given back to the queue"
-
-
-def _failure_fields(error: str, trace: str) -> dict[str, str]:
-    # A lone surrogate has no bytes; the job would stay where it is, and run again.
-    reason = error.encode("utf-8", "replace").decode()
-    return {"failedReason": reason, "stacktrace": json.dumps([trace] if trace else [])}
-
-
-def _retention(stored: Any, age: int) -> Any:
-    """What the job's producer asked for, where it ends at some time; else our own age (1.20)."""
-    if stored is True:
-        return True
-    if _is_count(stored):
-        return int(stored)
-    if isinstance(stored, dict):
-        kept = {key: stored[key] for key in ("age", "count", "limit") if _is_count(stored.get(key))}
-        if "age" in kept or "count" in kept:
-            return kept
-    return {"age": age}
-
-
-def _is_count(value: Any) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and 0 <= value <= LARGEST_NUMBER
 
 
 def _whole(value: Any) -> int:

@@ -70,21 +70,19 @@ class LockKeeper:
         """Renew the lock that ``token`` has on a job from now on.
 
         If another token of ours stands for the same job, that one is lost: the queue hands a job
-        out again only when its lock has run out. Left in place, it would fail the next renewal,
-        which answers with job ids, and take the new lock with it.
+        out again only when its lock has run out.
         """
         with self._guard:
-            lost = [held for held, job in self._held.items() if job == job_id]
-            for held in lost:
-                del self._held[held]
-            self._held[token] = job_id
-        if lost:
+            former = self._held.get(job_id)
+            self._held[job_id] = token
+        if former is not None and former != token:
             self._on_lost(job_id)
 
-    def release(self, token: str) -> None:
+    def release(self, token: str, job_id: str) -> None:
         """Stop renewing it."""
         with self._guard:
-            self._held.pop(token, None)
+            if self._held.get(job_id) == token:
+                del self._held[job_id]
 
     def close(self) -> None:
         """Stop the thread and close its connection."""
@@ -120,19 +118,20 @@ class LockKeeper:
         if self._failing:
             logger.info("Locks are renewed again")
         self._failing = False
-        for token, job_id in held.items():
+        for job_id, token in held.items():
             if job_id in lost:
                 self._tell_lost(token, job_id)
 
     def _renew(self, held: dict[str, str]) -> set[str]:
-        call = self._scripts.extend_locks(list(held.values()), list(held), self._lock_ms)
+        call = self._scripts.extend_locks(list(held), list(held.values()), self._lock_ms)
         script = self._client.register_script(script_text(call.script))
         return {str(job_id) for job_id in script(keys=call.keys, args=call.args)}
 
     def _tell_lost(self, token: str, job_id: str) -> None:
         with self._guard:
-            if self._held.pop(token, None) is None:
-                return  # settled while we asked; its lock is gone because it is done
+            if self._held.get(job_id) != token:
+                return  # about to be settled, or settled, while we asked
+            del self._held[job_id]
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._on_lost, job_id)
 

@@ -10,9 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kumiko_django.broker.bullmq import ScriptCall, queue_scripts, script_text
+import redis
+import redis.asyncio
+from redis.exceptions import NoScriptError
+
+from kumiko_django.broker.bullmq import ScriptCall, queue_scripts, script_of, script_text
 from kumiko_django.broker.connection import async_client, sync_client
-from kumiko_django.broker.envelope import Envelope
+from kumiko_django.broker.envelope import Envelope, as_json
+from kumiko_django.broker.exchange import Command, aexchange, exchange
 from kumiko_django.broker.keys import queue_name
 from kumiko_django.broker.options import JobOptions
 from kumiko_django.definitions.options import Lane
@@ -35,6 +40,7 @@ class NewJob:
     data: dict[str, JSON]
     options: JobOptions
     timestamp_ms: int
+    text: str = ""
 
     @classmethod
     def of(
@@ -52,12 +58,15 @@ class NewJob:
         Raises:
             PayloadError: It cannot travel, or is too large.
         """
-        return cls(lane, name, job_id, envelope.to_data(), options, timestamp_ms)
+        data, text = envelope.encode()
+        return cls(lane, name, job_id, data, options, timestamp_ms, text)
 
     def call(self) -> ScriptCall:
         """The script call that queues it."""
         return queue_scripts(queue_name(self.lane)).add(
-            self.name, self.data, self.options.to_bullmq(self.job_id, self.timestamp_ms)
+            self.name,
+            self.text or as_json(self.data),
+            self.options.to_bullmq(self.job_id, self.timestamp_ms),
         )
 
 
@@ -67,11 +76,10 @@ def add(job: NewJob) -> str:
     Raises:
         BrokerUnavailable: Redis did not take it.
     """
-    call = job.call()
+    calls = [job.call()]
     with sync_client() as client:
-        script = client.register_script(script_text(call.script))
-        answer = script(keys=call.keys, args=call.args)
-    return _checked(answer, job)
+        answers = _run(client, calls)
+    return _checked(answers[0], job)
 
 
 def add_many(jobs: Sequence[NewJob], added: list[str] | None = None) -> list[str]:
@@ -88,11 +96,7 @@ def add_many(jobs: Sequence[NewJob], added: list[str] | None = None) -> list[str
     added = [] if added is None else added
     for chunk in _chunks(jobs):
         with _counted(added, jobs), sync_client() as client:
-            pipeline = client.pipeline(transaction=False)
-            scripts = _Scripts(client)
-            for call in chunk:
-                scripts[call.script](keys=call.keys, args=call.args, client=pipeline)
-            answers = _unless_failed(pipeline.execute(raise_on_error=False))
+            answers = _run(client, chunk)
         added += _all_checked(answers, jobs, len(added))
     return added
 
@@ -103,11 +107,10 @@ async def aadd(job: NewJob) -> str:
     Raises:
         BrokerUnavailable: Redis did not take it.
     """
-    call = job.call()
+    calls = [job.call()]
     async with async_client() as client:
-        script = client.register_script(script_text(call.script))
-        answer = await script(keys=call.keys, args=call.args)
-    return _checked(answer, job)
+        answers = await _arun(client, calls)
+    return _checked(answers[0], job)
 
 
 async def aadd_many(jobs: Sequence[NewJob]) -> list[str]:
@@ -120,13 +123,36 @@ async def aadd_many(jobs: Sequence[NewJob]) -> list[str]:
     for chunk in _chunks(jobs):
         with _counted(added, jobs):
             async with async_client() as client:
-                pipeline = client.pipeline(transaction=False)
-                scripts = _Scripts(client)
-                for call in chunk:
-                    await scripts[call.script](keys=call.keys, args=call.args, client=pipeline)
-                answers = _unless_failed(await pipeline.execute(raise_on_error=False))
+                answers = await _arun(client, chunk)
         added += _all_checked(answers, jobs, len(added))
     return added
+
+
+def _run(client: redis.Redis, calls: Sequence[ScriptCall]) -> list[Any]:
+    commands = [_command(call) for call in calls]
+    answers = exchange(client, commands)
+    if any(isinstance(answer, NoScriptError) for answer in answers):
+        exchange(client, _loads(calls))
+        # All of them: in their order, and an add may be repeated.
+        answers = exchange(client, commands)
+    return _unless_failed(answers)
+
+
+async def _arun(client: redis.asyncio.Redis, calls: Sequence[ScriptCall]) -> list[Any]:
+    commands = [_command(call) for call in calls]
+    answers = await aexchange(client, commands)
+    if any(isinstance(answer, NoScriptError) for answer in answers):
+        await aexchange(client, _loads(calls))
+        answers = await aexchange(client, commands)
+    return _unless_failed(answers)
+
+
+def _command(call: ScriptCall) -> Command:
+    return ("EVALSHA", script_of(call.script).sha, len(call.keys), *call.keys, *call.args)
+
+
+def _loads(calls: Sequence[ScriptCall]) -> list[Command]:
+    return [("SCRIPT", "LOAD", script_text(name)) for name in {call.script for call in calls}]
 
 
 def _chunks(jobs: Sequence[NewJob]) -> Iterator[list[ScriptCall]]:
@@ -145,18 +171,6 @@ def _chunks(jobs: Sequence[NewJob]) -> Iterator[list[ScriptCall]]:
         yield chunk
 
 
-class _Scripts(dict[str, Any]):
-    """One script object per script: a pipeline asks Redis about each object that it is given."""
-
-    def __init__(self, client: Any) -> None:
-        super().__init__()
-        self._client = client
-
-    def __missing__(self, file_name: str) -> Any:
-        script = self[file_name] = self._client.register_script(script_text(file_name))
-        return script
-
-
 @contextlib.contextmanager
 def _counted(added: Sequence[str], jobs: Sequence[NewJob]) -> Iterator[None]:
     """Say in an error how many of several jobs are safe."""
@@ -170,7 +184,6 @@ def _counted(added: Sequence[str], jobs: Sequence[NewJob]) -> Iterator[None]:
 
 
 def _unless_failed(answers: list[Any]) -> list[Any]:
-    # Left to itself a pipeline puts the failed command into the message, and with it the payload.
     for answer in answers:
         if isinstance(answer, Exception):
             raise answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -10,13 +11,28 @@ from kumiko_django.history.events import LogLine, RunEnded, RunStarted
 from kumiko_django.types.jsonable import JSON
 
 
+@dataclass(slots=True)
+class Ended:
+    """The end of a run, and who wants to know that it is on record.
+
+    Attributes:
+        event: The end.
+        future: Set when the record is safe: whether this end stands in it, or why not.
+        record: The whole record as a text (:mod:`kumiko_django.history.record`), if there is one.
+    """
+
+    event: RunEnded
+    future: Future[bool]
+    record: str = ""
+
+
 @dataclass
 class Batch:
     """Events that have not been written."""
 
     starts: dict[UUID, RunStarted] = field(default_factory=dict)
-    ends: dict[UUID, tuple[RunEnded, Future[bool]]] = field(default_factory=dict)
-    logs: list[tuple[UUID, LogLine]] = field(default_factory=list)
+    ends: dict[UUID, Ended] = field(default_factory=dict)
+    logs: dict[UUID, list[LogLine]] = field(default_factory=dict)
     progress: dict[UUID, JSON] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -25,11 +41,17 @@ class Batch:
     def end_of(self, run_id: UUID) -> RunEnded | None:
         """The end of a run, if it is in this batch."""
         ended = self.ends.get(run_id)
-        return None if ended is None else ended[0]
+        return None if ended is None else ended.event
+
+    def log_lines(self) -> Iterator[tuple[UUID, LogLine]]:
+        """All log lines, each with its run."""
+        for run_id, lines in self.logs.items():
+            for line in lines:
+                yield run_id, line
 
     def settle(self, run_id: UUID, result: bool | Exception) -> None:
         """Tell who waits for the end of a run what became of it; the first word counts."""
-        future = self.ends[run_id][1]
+        future = self.ends[run_id].future
         try:
             if isinstance(result, Exception):
                 future.set_exception(result)

@@ -29,7 +29,7 @@ def clean_text(text: str, limit: int | None = None) -> str:
 
 def clean_row(values: Mapping[str, Any]) -> dict[str, Any]:
     """Column values with unstorable characters replaced and texts cut to their column's width."""
-    limits = _limits()
+    limits = column_limits()
     return {
         name: clean_text(value, limits.get(name))
         if isinstance(value, str)
@@ -56,7 +56,8 @@ def _clean_json(value: Any, depth: int) -> Any:
 
 
 @lru_cache(maxsize=1)
-def _limits() -> dict[str, int]:
+def column_limits() -> dict[str, int]:
+    """Widths of the columns that hold text of a bounded length."""
     return {
         field.name: field.max_length
         for model in (JobRun, JobRunLog)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from kumiko_django.types.jsonable import JSON
 
-EndStatus = Literal["completed", "failed", "interrupted"]
+EndStatus = Literal["completed", "failed", "interrupted", "lost"]
 Level = Literal["info", "warn", "error"]
 
 

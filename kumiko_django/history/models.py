@@ -151,3 +151,44 @@ class JobRunLog(models.Model):
 
     def __str__(self) -> str:
         return f"{self.number} {self.level}: {self.message[:80]}"
+
+
+class JobStat(models.Model):
+    """How many runs that began in one hour have one status, and how long they took.
+
+    Rolled up from ``JobRun`` (see :mod:`kumiko_django.history.stats`), so that overviews need not
+    look at single runs.
+    """
+
+    hour = models.DateTimeField(_("hour"), help_text=_("In which the runs began, in UTC."))
+    job_name = models.CharField(_("job"), max_length=200)
+    lane = models.CharField(_("lane"), max_length=16)
+    tenant_id = models.CharField(_("tenant"), max_length=128)
+    status = models.CharField(_("status"), max_length=16, choices=RunStatus.choices)
+    count = models.PositiveBigIntegerField(_("runs"))
+    duration_ms_sum = models.BigIntegerField(_("sum of durations (ms)"), default=0)
+    wait_ms_sum = models.BigIntegerField(_("sum of waits (ms)"), default=0)
+    # How many runs lie in each bucket of stats.BUCKET_BOUNDS_MS.
+    durations: Any = models.JSONField(_("durations"), default=list)
+    waits: Any = models.JSONField(_("waits"), default=list)
+    rolled_up_at = models.DateTimeField(_("rolled up"))
+
+    class Meta:
+        verbose_name = _("hour of a job")
+        verbose_name_plural = _("hours of jobs")
+        ordering = ("-hour", "job_name", "lane", "tenant_id", "status")
+        constraints = (
+            # Its index also serves the last hours.
+            models.UniqueConstraint(
+                fields=("hour", "job_name", "lane", "tenant_id", "status"),
+                name="kumiko_jobstat_one_row_a_group",
+            ),
+        )
+        indexes = (
+            models.Index(fields=("job_name", "hour"), name="kumiko_jobstat_job"),
+            # Hours with runs that had not ended.
+            models.Index(fields=("status", "hour"), name="kumiko_jobstat_status"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.hour:%Y-%m-%d %H}h {self.job_name} ({self.status}): {self.count}"

@@ -1,11 +1,11 @@
 """The recorder: one thread per process that writes what runs tell it, many events in one commit.
 
-Runs hand over events and go on; only the end of a run is waited for, so that a job is reported
-done to the queue after its record is safe. A start is written with the next commit, at the latest
-100 ms after it, unless the run has ended by then: then its whole row is one insert.
+Runs hand over events and go on. A start is written with the next commit, at the latest 100 ms after
+it, unless the run has ended by then: then its whole row is one insert. The end of a run has been
+stored beside its queue already when it comes here, so it may wait for company.
 
-While the database is away the events stay here, at most a few per running job, and are written
-when it is back; nothing fails because of it (P26).
+While the database is away the events stay here, up to a limit at which the worker takes no more
+jobs (:meth:`Recorder.has_room`), and are written when it is back; nothing fails for it (P26).
 """
 
 from __future__ import annotations
@@ -13,33 +13,50 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from uuid import UUID
 
 from django.db import connections, router
 
-from kumiko_django.history.batch import Batch
+from kumiko_django.history.batch import Batch, Ended
 from kumiko_django.history.events import LogLine, RunEnded, RunStarted
 from kumiko_django.history.health import is_away
 from kumiko_django.history.models import JobRun
-from kumiko_django.history.writer import write
+from kumiko_django.history.record import decode
+from kumiko_django.history.writer import Result, write
 from kumiko_django.types.jsonable import JSON
 
 logger = logging.getLogger("kumiko_django.history")
 
 START_DELAY = 0.1
 """Seconds that a start may wait for company or for its end."""
+END_DELAY = 0.05
+"""Seconds that an end may wait for company, unless somebody waits for it."""
 LOG_DELAY = 0.5
 """Seconds that log lines and progress may wait."""
+MOST_ENDS = 1000
+"""Ended runs that may wait for the database."""
+MOST_CHARACTERS = 32 * 1024 * 1024
+"""Length of their records in all."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 
 class Recorder:
     """Takes events from any thread; writes them from its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, announce: Callable[[Callable[[], None]], None] | None = None) -> None:
+        """Create a recorder; nothing is written before :meth:`open`.
+
+        Args:
+            announce: Calls what it is given where futures shall be set, once for a whole commit; by
+                default right away, in the recorder's thread.
+        """
+        self._announce = announce or (lambda call: call())
+        self._unwritten = 0
+        self._characters = 0
         self._batch = Batch()
         self._being_written = Batch()
         self._changed = threading.Condition()
@@ -63,8 +80,20 @@ class Recorder:
     def log_lines(self, run_id: UUID, lines: Iterable[LogLine]) -> None:
         """Note lines of a run's log."""
         with self._changed:
-            self._batch.logs.extend((run_id, line) for line in lines)
+            self._batch.logs.setdefault(run_id, []).extend(lines)
             self._schedule(LOG_DELAY)
+
+    def unwritten_lines(self, run_id: UUID) -> list[LogLine]:
+        """The lines of a run's log that are not on record yet."""
+        with self._changed:
+            return [
+                *self._being_written.logs.get(run_id, ()),
+                *self._batch.logs.get(run_id, ()),
+            ]
+
+    def has_room(self) -> bool:
+        """Whether there is room for the record of another run."""
+        return self._unwritten < MOST_ENDS and self._characters < MOST_CHARACTERS
 
     def run_progress(self, run_id: UUID, progress: JSON) -> None:
         """Note how far a run has come; only the latest counts."""
@@ -72,8 +101,13 @@ class Recorder:
             self._batch.progress[run_id] = progress
             self._schedule(LOG_DELAY)
 
-    def run_ended(self, event: RunEnded) -> Future[bool]:
+    def run_ended(self, event: RunEnded, record: str = "", *, awaited: bool = True) -> Future[bool]:
         """Note the end of a run.
+
+        Args:
+            event: The end.
+            record: The whole record as a text, from which also its start can be written.
+            awaited: Whether somebody waits for it; else it waits for company.
 
         Returns:
             A future that is done when the record is safe: True if this end stands in it, False if
@@ -85,9 +119,25 @@ class Recorder:
                 future.set_exception(RuntimeError("the recorder has been closed"))
                 return future
             self._batch.progress.pop(event.run_id, None)
-            self._batch.ends[event.run_id] = (event, future)
-            self._schedule(0)
+            self._batch.ends[event.run_id] = Ended(event, future, record)
+            self._unwritten += 1
+            self._characters += len(record)
+            self._schedule(0 if awaited else END_DELAY)
         return future
+
+    def run_found(self, record: str) -> None:
+        """Note the record of a run that another worker may not have lived to write.
+
+        Raises:
+            UnreadableRecord: It is no record of a run.
+        """
+        start, event, lines = decode(record)
+        with self._changed:
+            if event.run_id in self._batch.ends or event.run_id in self._being_written.ends:
+                return  # ours, and on its way
+            self._batch.starts[event.run_id] = start
+            self._batch.logs.setdefault(event.run_id, []).extend(lines)
+        self.run_ended(event, record)
 
     def hurry(self, timeout: float) -> None:
         """Give up after so many seconds from now if the database is away: the process ends."""
@@ -170,13 +220,21 @@ class Recorder:
                 pause = min(pause * 2, _LONGEST_PAUSE)
             else:
                 self._tell_back()
-                for run_id in batch.ends:
-                    batch.settle(run_id, ended[run_id])
+                self._forget(batch)
+                if batch.ends:
+                    self._announce(partial(_settle, batch, ended))
                 return
 
     def _refuse(self, batch: Batch, error: Exception) -> None:
         self._lost_some = True
-        batch.refuse(error)
+        self._forget(batch)
+        self._announce(partial(batch.refuse, error))
+
+    def _forget(self, batch: Batch) -> None:
+        with self._changed:
+            self._unwritten -= len(batch.ends)
+            self._characters -= sum(len(ended.record) for ended in batch.ends.values())
+            self._being_written = Batch()
 
     def _gave_up(self) -> bool:
         return self._until_giving_up(1.0) <= 0
@@ -199,3 +257,8 @@ class Recorder:
         if self._database_is_away:
             self._database_is_away = False
             logger.info("The history is written again")
+
+
+def _settle(batch: Batch, results: Mapping[UUID, Result]) -> None:
+    for run_id in batch.ends:
+        batch.settle(run_id, results[run_id])

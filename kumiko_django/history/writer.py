@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import fields
 from itertools import islice
 from typing import Any, TypeVar
 from uuid import UUID
 
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, connections, transaction
 from django.db.models import Max
 from django.utils import timezone
 
-from kumiko_django.history.batch import Batch
+from kumiko_django.history.batch import Batch, Ended
+from kumiko_django.history.bulk import CHUNK, takes_records, upsert
 from kumiko_django.history.clean import clean_row, clean_text
 from kumiko_django.history.events import LogLine, RunEnded, RunStarted
 from kumiko_django.history.health import is_away
 from kumiko_django.history.models import JobRun, JobRunLog, RunStatus
+from kumiko_django.history.record import END_FIELDS, START_FIELDS, decode, encode, row_of
 from kumiko_django.types.jsonable import JSON
 
 logger = logging.getLogger("kumiko_django.history")
@@ -30,9 +31,6 @@ T = TypeVar("T")
 Result = bool | Exception
 """Whether the end of a run stands in the record, or why it could not be written."""
 
-_START_FIELDS = tuple(f.name for f in fields(RunStarted) if f.name not in ("run_id", "losses"))
-_END_FIELDS = tuple(f.name for f in fields(RunEnded) if f.name != "run_id")
-_CHUNK = 500
 _TRIES = 5
 _LOST = "the worker died or lost touch with the queue"
 _MOST_LOST = 100
@@ -61,19 +59,46 @@ def write(alias: str, batch: Batch) -> dict[UUID, Result]:
 
 
 def _write_together(alias: str, batch: Batch) -> dict[UUID, Result]:
+    if takes_records(alias) and _is_one_statement(batch) and connections[alias].get_autocommit():
+        return _write_rows(alias, batch)  # a transaction of its own, in one exchange
     with transaction.atomic(using=alias):
-        rows = [_row(start, batch.end_of(run_id)) for run_id, start in batch.starts.items()]
-        JobRun.objects.using(alias).bulk_create(rows, batch_size=_CHUNK)
-        for row, start in zip(rows, batch.starts.values(), strict=True):
-            _close_lost(alias, row)
-            _add_lost(alias, row, start.losses)
-        result: dict[UUID, Result] = {
-            run_id: run_id in batch.starts or _update_ended(alias, event)
-            for run_id, (event, _) in batch.ends.items()
-        }
+        if takes_records(alias):
+            result = _write_rows(alias, batch)
+        else:
+            rows = [_row(start, batch.end_of(run_id)) for run_id, start in batch.starts.items()]
+            JobRun.objects.using(alias).bulk_create(rows, batch_size=CHUNK)
+            result = dict.fromkeys(batch.starts.keys() & batch.ends.keys(), True)
+        for run_id, start in batch.starts.items():
+            if start.start > 1 or start.losses:
+                _see_to_lost(alias, _row(start, batch.end_of(run_id)), start.losses)
+        for run_id, ended in batch.ends.items():
+            if run_id not in result:
+                result[run_id] = _update_ended(alias, ended.event)
         for run_id, value in batch.progress.items():
             _update_progress(alias, run_id, value)
-        _insert_logs(alias, batch.logs)
+        _insert_logs(alias, batch.log_lines())
+    return result
+
+
+def _is_one_statement(batch: Batch) -> bool:
+    if batch.logs or batch.progress:
+        return False
+    if any(start.start > 1 or start.losses for start in batch.starts.values()):
+        return False
+    return all(ended.record or run_id in batch.starts for run_id, ended in batch.ends.items())
+
+
+def _write_rows(alias: str, batch: Batch) -> dict[UUID, Result]:
+    """All rows that are known as a whole, and what became of the ends among them."""
+    rows = {run_id: row_of(ended.record) for run_id, ended in batch.ends.items() if ended.record}
+    for run_id, start in batch.starts.items():
+        if run_id not in rows:
+            rows[run_id] = encode(start, batch.end_of(run_id))
+    result: dict[UUID, Result] = dict.fromkeys(batch.ends.keys() & rows.keys(), True)
+    if rows and upsert(alias, list(rows.values())) < len(rows):
+        # Some had an end already: their own, written before an answer was lost, or another's.
+        for run_id in result:
+            result[run_id] = _stands(alias, batch.ends[run_id].event)
     return result
 
 
@@ -82,15 +107,15 @@ def _write_apart(alias: str, batch: Batch) -> dict[UUID, Result]:
     with transaction.atomic(using=alias):
         for run_id, start in batch.starts.items():
             end = batch.end_of(run_id)
-            inserted = _alone(alias, lambda: _insert_one(alias, start, end))  # noqa: B023
+            written = _alone(alias, lambda: _insert_one(alias, start, end))  # noqa: B023
             if end is not None:
-                result[run_id] = True if inserted is None else inserted
-        for run_id, (event, _) in batch.ends.items():
+                result[run_id] = written
+        for run_id, ended in batch.ends.items():
             if run_id not in batch.starts:
-                result[run_id] = _alone(alias, lambda: _update_ended(alias, event))  # noqa: B023
+                result[run_id] = _alone(alias, lambda: _end_one(alias, ended))  # noqa: B023
         for run_id, value in batch.progress.items():
             _alone(alias, lambda: _update_progress(alias, run_id, value))  # noqa: B023
-        for entry in batch.logs:
+        for entry in batch.log_lines():
             _alone(alias, lambda: _insert_logs(alias, [entry]))  # noqa: B023
     return result
 
@@ -108,19 +133,28 @@ def _alone(alias: str, step: Callable[[], T]) -> T | Exception:
 
 
 def _row(start: RunStarted, ended: RunEnded | None) -> JobRun:
-    values: dict[str, Any] = {name: getattr(start, name) for name in _START_FIELDS}
+    values: dict[str, Any] = {name: getattr(start, name) for name in START_FIELDS}
     if ended is None:
         values["status"] = RunStatus.RUNNING
     else:
-        values.update({name: getattr(ended, name) for name in _END_FIELDS})
+        values.update({name: getattr(ended, name) for name in END_FIELDS})
     return JobRun(id=start.run_id, **clean_row(values))
 
 
-def _insert_one(alias: str, start: RunStarted, ended: RunEnded | None) -> None:
+def _end_one(alias: str, ended: Ended) -> bool:
+    """The end of a run whose start has been written, or should have been: then the whole of it."""
+    if ended.record and not JobRun.objects.using(alias).filter(id=ended.event.run_id).exists():
+        start, event, _ = decode(ended.record)
+        return _insert_one(alias, start, event)
+    return _update_ended(alias, ended.event)
+
+
+def _insert_one(alias: str, start: RunStarted, ended: RunEnded | None) -> bool:
     row = _row(start, ended)
     runs = JobRun.objects.using(alias)
     if runs.filter(id=row.id).exists():
-        return  # written by the try whose answer was lost
+        # Written by the try whose answer was lost, or before the run had ended.
+        return True if ended is None else _update_ended(alias, ended)
     for _ in range(_TRIES):
         try:
             _save(alias, row)
@@ -140,8 +174,8 @@ def _insert_one(alias: str, start: RunStarted, ended: RunEnded | None) -> None:
             row.reason = "record incomplete"
     else:
         raise last
-    _close_lost(alias, row)
-    _add_lost(alias, row, start.losses)
+    _see_to_lost(alias, row, start.losses)
+    return True
 
 
 def _save(alias: str, row: JobRun) -> None:
@@ -153,6 +187,11 @@ def _same_job(alias: str, row: JobRun) -> Any:
     return JobRun.objects.using(alias).filter(
         lane=row.lane, queue_job_id=row.queue_job_id, queue_created_at=row.queue_created_at
     )
+
+
+def _see_to_lost(alias: str, row: JobRun, losses: int) -> None:
+    _close_lost(alias, row)
+    _add_lost(alias, row, losses)
 
 
 def _close_lost(alias: str, row: JobRun) -> None:
@@ -183,7 +222,7 @@ def _add_lost(alias: str, row: JobRun, losses: int) -> None:
     missing = min(losses, _MOST_LOST) - same_job.filter(status=RunStatus.LOST).count()
     taken = set(same_job.values_list("start", flat=True)) if missing > 0 else set()
     free = (start for start in range(row.start - 1, 0, -1) if start not in taken)
-    kept = [field for field in _START_FIELDS if field not in ("start", "worker", "wait_ms")]
+    kept = [field for field in START_FIELDS if field not in ("start", "worker", "wait_ms")]
     JobRun.objects.using(alias).bulk_create(
         [
             JobRun(
@@ -203,12 +242,17 @@ def _add_lost(alias: str, row: JobRun, losses: int) -> None:
 
 def _update_ended(alias: str, event: RunEnded) -> bool:
     """Conditional, so that whoever closed the run first is not overwritten (P78)."""
-    values = clean_row({name: getattr(event, name) for name in _END_FIELDS})
+    values = clean_row({name: getattr(event, name) for name in END_FIELDS})
     runs = JobRun.objects.using(alias).filter(id=event.run_id)
     if runs.filter(status=RunStatus.RUNNING).update(**values):
         return True
-    # A repeat after a lost answer finds its own end already there.
-    return runs.filter(status=event.status, finished_at=event.finished_at).exists()
+    return _stands(alias, event)
+
+
+def _stands(alias: str, event: RunEnded) -> bool:
+    """Whether this end is on record. A repeat after a lost answer finds its own already there."""
+    same = JobRun.objects.using(alias).filter(id=event.run_id, status=event.status)
+    return same.filter(finished_at=event.finished_at).exists()
 
 
 def _update_progress(alias: str, run_id: UUID, value: JSON) -> None:
@@ -239,5 +283,5 @@ def _insert_logs(alias: str, logs: Iterable[tuple[UUID, LogLine]]) -> None:
     run_ids = {row.run_id for row in rows}
     present = set(JobRun.objects.using(alias).filter(id__in=run_ids).values_list("id", flat=True))
     JobRunLog.objects.using(alias).bulk_create(
-        [row for row in rows if row.run_id in present], batch_size=_CHUNK, ignore_conflicts=True
+        [row for row in rows if row.run_id in present], batch_size=CHUNK, ignore_conflicts=True
     )

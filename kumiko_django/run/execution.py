@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Coroutine
+from contextvars import Context
 from dataclasses import dataclass
 from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext
-from django.db import connections
 
 from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.exceptions import Unrecoverable
 from kumiko_django.run.context import JobContext
-from kumiko_django.run.threads import HandlerThreads
+from kumiko_django.run.threads import BorrowedThread, HandlerThreads
 
 CANCEL_SECONDS = 2.0
 """How long a cancelled async handler may take to clean up at shutdown."""
@@ -47,22 +47,27 @@ class Executor:
 
     def __init__(self, threads: HandlerThreads) -> None:
         self._threads = threads
-        self._interrupted = asyncio.Event()
+        self._interrupted = False
+        self._waiting: set[asyncio.Future[None]] = set()
 
     def interrupt(self) -> None:
         """Break off everything that runs, now and from now on."""
-        self._interrupted.set()
+        self._interrupted = True
+        for waiter in list(self._waiting):
+            _wake(waiter)
 
-    async def execute(self, definition: JobDefinition, payload: Any, ctx: JobContext) -> Ending:
-        """Call the handler of ``definition``."""
-        if self._interrupted.is_set():
+    async def execute(
+        self, definition: JobDefinition, payload: Any, ctx: JobContext, surroundings: Context
+    ) -> Ending:
+        """Call the handler of ``definition`` in a context of its own."""
+        if self._interrupted:
             return BrokenOff()
         if definition.is_async:
-            return await self._on_loop(definition.handler, payload, ctx)
-        return await self._in_thread(definition.handler, payload, ctx)
+            return await self._on_loop(definition.handler, payload, ctx, surroundings)
+        return await self._in_thread(definition.handler, payload, ctx, surroundings)
 
     async def _in_thread(
-        self, handler: Callable[..., Any], payload: Any, ctx: JobContext
+        self, handler: Callable[..., Any], payload: Any, ctx: JobContext, surroundings: Context
     ) -> Ending:
         def call() -> Ending:
             try:
@@ -70,7 +75,7 @@ class Executor:
             except BaseException as error:  # noqa: BLE001  (SystemExit is a failure, no more)
                 return Raised(error)
 
-        work = asyncio.ensure_future(self._threads.run(call))
+        work = self._threads.run(call, surroundings)
         if await self._ends(work):
             ending: Ending = work.result()
             return ending
@@ -78,9 +83,13 @@ class Executor:
         return BrokenOff()
 
     async def _on_loop(
-        self, handler: Callable[..., Coroutine[Any, Any, Any]], payload: Any, ctx: JobContext
+        self,
+        handler: Callable[..., Coroutine[Any, Any, Any]],
+        payload: Any,
+        ctx: JobContext,
+        surroundings: Context,
     ) -> Ending:
-        work = asyncio.ensure_future(_guarded(handler, payload, ctx))
+        work = asyncio.create_task(self._guarded(handler, payload, ctx), context=surroundings)
         if await self._ends(work):
             return _ending_of(work)
         work.cancel()
@@ -90,14 +99,32 @@ class Executor:
             return ending
         return BrokenOff()
 
+    async def _guarded(
+        self, handler: Callable[..., Coroutine[Any, Any, Any]], payload: Any, ctx: JobContext
+    ) -> Ending:
+        async with _RunThread(self._threads):
+            try:
+                return Returned(await handler(payload, ctx))
+            except BaseException as error:  # noqa: BLE001  (bullmq-python 1.3: CancelledError, too)
+                return Raised(error)
+
     async def _ends(self, work: asyncio.Future[Any]) -> bool:
         """Wait for ``work`` or the interruption; True if the work ended."""
-        stop = asyncio.ensure_future(self._interrupted.wait())
+        if self._interrupted:
+            return work.done()
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(waiter)
+        work.add_done_callback(lambda _: _wake(waiter))
         try:
-            await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
+            await waiter
         finally:
-            stop.cancel()
+            self._waiting.discard(waiter)
         return work.done()
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 def _checked(value: Any) -> Returned:
@@ -117,28 +144,24 @@ def _checked(value: Any) -> Returned:
 class _RunThread(ThreadSensitiveContext):
     """One thread for all ``sync_to_async`` calls of an async run, the async ORM's included.
 
-    Without it all async runs of the process would queue for a single thread. Leaving it closes the
-    thread's database connections and, unlike the base class, never blocks the loop on a thread that
-    is still busy.
+    Without it all async runs of the process would queue for a single thread. It is borrowed from
+    those of sync handlers, with its connections, and never waited for on the loop.
     """
 
+    def __init__(self, threads: HandlerThreads) -> None:
+        super().__init__()
+        self._thread = BorrowedThread(threads)
+
+    async def __aenter__(self) -> _RunThread:
+        self.token = SyncToAsync.thread_sensitive_context.set(self)
+        SyncToAsync.context_to_thread_executor[self] = self._thread
+        return self
+
     async def __aexit__(self, *details: object) -> None:
-        executor = SyncToAsync.context_to_thread_executor.pop(self, None)
-        if executor is not None:
-            executor.submit(connections.close_all)
-            executor.shutdown(wait=False)
+        SyncToAsync.context_to_thread_executor.pop(self, None)
         if self.token is not None:
             SyncToAsync.thread_sensitive_context.reset(self.token)
-
-
-async def _guarded(
-    handler: Callable[..., Coroutine[Any, Any, Any]], payload: Any, ctx: JobContext
-) -> Ending:
-    async with _RunThread():
-        try:
-            return Returned(await handler(payload, ctx))
-        except BaseException as error:  # noqa: BLE001  (bullmq-python 1.3: also CancelledError)
-            return Raised(error)
+        self._thread.give_back()
 
 
 def _ending_of(work: asyncio.Future[Ending]) -> Ending:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
-
-from django.utils import timezone
 
 from kumiko_django.history.events import Level, LogLine
 from kumiko_django.types.jsonable import JSON, to_jsonable_lossy
@@ -55,7 +54,7 @@ class Logbook:
             level=level,
             message=cut_end(_text(message), MAX_MESSAGE_CHARS),
             data=readable(data),
-            created_at=timezone.now(),
+            created_at=dt.datetime.now(dt.UTC),
         )
         self._lines.append(line)
         self._hand_over(line)

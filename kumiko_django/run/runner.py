@@ -1,27 +1,33 @@
-"""One run, step by step. Bookkeeping that fails never changes the outcome (P24-P26)."""
+"""One run, step by step. Bookkeeping that fails never changes the outcome (P24-P26).
+
+The queue is told first, with the run's record stored beside it in the same step; the history
+follows (design 9). What the queue does not agree to has not happened.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-from typing import Any
-
-from django.dispatch import Signal
+from collections.abc import Callable
 
 from kumiko_django import signals
-from kumiko_django.broker.delivery import Complete, Delivery, Fail, GiveBack, Retry, Settlement
+from kumiko_django.broker.delivery import (
+    Delivery,
+    Verdict,
+)
 from kumiko_django.definitions.registry import registry
 from kumiko_django.exceptions import PayloadError, ScopeError, TenantRequired, UnknownJobError
+from kumiko_django.history.record import UnreadableRecord
 from kumiko_django.history.recorder import Recorder
 from kumiko_django.run.execution import BrokenOff, Ending, Executor, Raised, Returned
 from kumiko_django.run.failure import Refused, failed
 from kumiko_django.run.outcome import Completed, Failed, Interrupted, Outcome
+from kumiko_django.run.reporting import Reporter
 from kumiko_django.run.result import keepable
 from kumiko_django.run.state import Run
 from kumiko_django.run.threads import HandlerThreads
+from kumiko_django.run.verdict import Verdicts, without_record
 from kumiko_django.tenancy.resolution import tenant_for_run
-from kumiko_django.types import ambient
 from kumiko_django.types.ids import SYSTEM
 
 logger = logging.getLogger("kumiko_django.run")
@@ -30,17 +36,22 @@ logger = logging.getLogger("kumiko_django.run")
 class Runner:
     """Runs deliveries of a process."""
 
-    def __init__(self, recorder: Recorder, worker_id: str) -> None:
+    def __init__(
+        self, recorder: Recorder, worker_id: str, written: Callable[[Delivery], None]
+    ) -> None:
         """Create a runner on the running event loop.
 
         Args:
             recorder: Where the history goes.
             worker_id: Identifies this process in the history.
+            written: Called on the loop when the record of a delivery's run is in the history.
         """
         self._recorder = recorder
         self._worker_id = worker_id
         self._threads = HandlerThreads()
         self._executor = Executor(self._threads)
+        self._reporter = Reporter(self._threads)
+        self._verdicts = Verdicts(recorder, self._reporter, written)
 
     def interrupt(self) -> None:
         """Break off what runs: the worker leaves."""
@@ -50,46 +61,54 @@ class Runner:
         """End idle threads."""
         self._threads.close()
 
-    async def run(self, delivery: Delivery) -> Settlement:
+    def has_room(self) -> bool:
+        """Whether the record of another run could be kept until the database takes it."""
+        return self._recorder.has_room()
+
+    async def run(self, delivery: Delivery) -> Verdict:
         """Run a delivery and say what the queue shall do with it. Does not raise."""
+        run = Run(delivery, self._worker_id, self._recorder)
         try:
-            return await self._run(delivery)
+            self._pass_on_former(delivery)
+            outcome = await self._run(run)
+            return self._verdicts.of(run, outcome)
         except Exception as error:
             # A fault of ours. The job must not hang in the queue because of it.
             logger.exception("Job %s (%s) met a fault", delivery.job_id, delivery.job_name)
-            return _settlement(failed(error, delivery))
+            return without_record(failed(error, delivery))
 
-    async def _run(self, delivery: Delivery) -> Settlement:
-        run = Run(delivery, self._worker_id, self._recorder)
+    async def _run(self, run: Run) -> Outcome:
+        delivery = run.delivery
         try:
             self._look_up(run)
             self._read_metadata(run)
             self._resolve_tenant(run)
             self._load_payload(run)
         except Refused as refusal:
-            return await self._refuse(run, failed(refusal, delivery, retryable=False))
+            return self._refuse(run, failed(refusal, delivery, retryable=False))
         except Exception as error:
             # A validator of the job's schema, say. It may pass, and must be on record either way.
             logger.exception("Job %s (%s) met a fault", delivery.job_id, delivery.job_name)
-            return await self._refuse(run, failed(error, delivery, run.backoff))
-        with ambient.entered(run.ambient_values()):
-            self._record_start(run)
-            await self._report(signals.job_started, run)
-            outcome = await self._execute(run)
-            await self._record_end(run, outcome)
-            await self._report_end(run, outcome)
-        return _settlement(outcome)
+            return self._refuse(run, failed(error, delivery, run.backoff))
+        self._record_start(run)
+        await self._reporter.report(signals.job_started, run)
+        return await self._execute(run)
 
-    async def _refuse(self, run: Run, outcome: Failed) -> Settlement:
+    def _refuse(self, run: Run, outcome: Failed) -> Outcome:
         """End a run whose handler is not called, with a record like any other (B207)."""
         _log_failure(run, outcome)
         run.read_what_is_readable()
         run.finish(outcome)
-        with ambient.entered(run.ambient_values()):
-            self._record_start(run)
-            await self._record_end(run, outcome)
-            await self._report_end(run, outcome)
-        return _settlement(outcome)
+        self._record_start(run)
+        return outcome
+
+    def _pass_on_former(self, delivery: Delivery) -> None:
+        """Have written what earlier runs of the job have left beside the queue."""
+        for record in delivery.former:
+            try:
+                self._recorder.run_found(record)
+            except UnreadableRecord as error:
+                logger.warning("A former run of job %s: %s", delivery.job_id, error)
 
     def _look_up(self, run: Run) -> None:
         try:
@@ -125,11 +144,13 @@ class Runner:
             raise Refused(str(error)) from error
 
     def _record_start(self, run: Run) -> None:
-        self._recorder.run_started(run.started_event())
+        self._recorder.run_started(run.begin())
 
     async def _execute(self, run: Run) -> Outcome:
         try:
-            ending = await self._executor.execute(run.known_definition, run.argument, run.context())
+            ending = await self._executor.execute(
+                run.known_definition, run.argument, run.context(), run.surroundings()
+            )
             outcome = self._classify(run, ending)
         except Exception as error:
             # A fault of ours. The run has begun on record, so it must end there too.
@@ -149,59 +170,6 @@ class Runner:
                 return outcome
             case BrokenOff():
                 return Interrupted()
-
-    async def _record_end(self, run: Run, outcome: Outcome) -> None:
-        """The queue is told only after this: what it calls done is on record."""
-        try:
-            stands = await asyncio.wrap_future(self._recorder.run_ended(run.ended_event(outcome)))
-        except Exception:
-            logger.exception(
-                "Run %s of %s ended (%s) without a record",
-                run.run_id, run.delivery.job_name, type(outcome).__name__.lower(),
-            )  # fmt: skip
-            return
-        if not stands:
-            logger.warning(
-                "Run %s of %s had been closed by another worker; its end here is not recorded",
-                run.run_id, run.delivery.job_name,
-            )  # fmt: skip
-
-    async def _report_end(self, run: Run, outcome: Outcome) -> None:
-        if isinstance(outcome, Completed):
-            await self._report(signals.job_completed, run, outcome=outcome, logs=run.log_lines)
-        elif isinstance(outcome, Failed):
-            await self._report(signals.job_failed, run, outcome=outcome, logs=run.log_lines)
-
-    async def _report(self, signal: Signal, run: Run, **arguments: Any) -> None:
-        """Send a signal in a thread, robustly: receivers use the ORM, and change nothing here."""
-        sender = run.definition
-        if not signal.has_listeners(sender):
-            return
-        info = run.info()
-
-        def send() -> BaseException | None:
-            try:
-                signal.send_robust(sender=sender, run=info, **arguments)
-            except BaseException as error:  # noqa: BLE001
-                # send_robust passes SystemExit and its like on; on the loop they would end us.
-                return error
-            return None
-
-        error = await self._threads.run(send)
-        if error is not None:
-            logger.error("A receiver of a signal about run %s broke off: %r", run.run_id, error)
-
-
-def _settlement(outcome: Outcome) -> Settlement:
-    match outcome:
-        case Completed(result):
-            return Complete(result)
-        case Failed(error=error, traceback=trace, final=True):
-            return Fail(error, trace)
-        case Failed(error=error, traceback=trace, retry_ms=delay):
-            return Retry(delay, error, trace)
-        case Interrupted():
-            return GiveBack()
 
 
 def _log_failure(run: Run, outcome: Failed) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import time
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from typing import Any
 from uuid import uuid4
-
-from django.utils import timezone
 
 from kumiko_django.broker.delivery import Delivery
 from kumiko_django.broker.envelope import Metadata, read_metadata, read_payload
@@ -44,8 +42,9 @@ class Run:
         self.argument: Any = None
         self.tenant_id = SYSTEM
         self.request_id = str(uuid4())
-        self.started_at = timezone.now()
+        self.started_at = dt.datetime.now(dt.UTC)
         self._worker_id = worker_id
+        self.start_event: RunStarted | None = None
         self._began = time.monotonic()
         self._outcome: Outcome | None = None
         self._duration: dt.timedelta | None = None
@@ -93,10 +92,10 @@ class Run:
         with contextlib.suppress(ScopeError):
             self.tenant_id = clean_tenant_id(self.meta.tenant_id or SYSTEM)
 
-    def ambient_values(self) -> dict[ContextVar[Any], Any]:
-        """What is ambient while this run lasts (B134)."""
+    def surroundings(self) -> Context:
+        """A new context with what is ambient while this run lasts (B134)."""
         origin = self.meta.write_origin
-        return {
+        values: dict[ContextVar[Any], Any] = {
             ambient.scope: run_scope(self.tenant_id),
             ambient.user_id: self.meta.triggered_by_id,
             ambient.request_id: self.request_id,
@@ -106,6 +105,7 @@ class Run:
             ambient.handler: self._name,
             ambient.feature: None if self.definition is None else self.definition.app_label,
         }
+        return ambient.context_with(values)
 
     def context(self) -> JobContext:
         """What the handler is given."""
@@ -147,14 +147,14 @@ class Run:
             error=outcome.error if isinstance(outcome, Failed) else None,
         )
 
-    def started_event(self) -> RunStarted:
+    def begin(self) -> RunStarted:
         """The run's start as the history keeps it."""
         delivery = self.delivery
         created_at = _moment(delivery.created_at_ms)
         due_at = _moment(delivery.created_at_ms + delivery.delay_ms)
         # Only a first start has waited since the dispatch; a retry has waited for its backoff.
         waited = self.started_at - due_at if delivery.start == 1 else None
-        return RunStarted(
+        self.start_event = RunStarted(
             run_id=self.run_id,
             job_name=self._name,
             lane=delivery.lane,
@@ -175,6 +175,7 @@ class Run:
             correlation_id=self.correlation_id,
             trace_id="" if self.meta.trace is None else self.meta.trace.trace_id,
         )
+        return self.start_event
 
     def ended_event(self, outcome: Outcome) -> RunEnded:
         """The run's end as the history keeps it."""
@@ -182,7 +183,7 @@ class Run:
         common: dict[str, Any] = {
             "run_id": self.run_id,
             "final": _is_final(outcome),
-            "finished_at": timezone.now(),
+            "finished_at": dt.datetime.now(dt.UTC),
             "duration_ms": round(duration.total_seconds() * 1000),
             "progress": self._notes.progress,
             "object_ref": self._notes.object_ref,

@@ -1,4 +1,4 @@
-"""Threads for sync handlers: daemonic, ours, each with clean database connections (P34, P106).
+"""Threads for sync work of handlers: daemonic, ours, with clean database connections (P34, P106).
 
 A pool's threads would keep a process from ending while a handler hangs. These are daemonic: when a
 worker has given its unfinished jobs back, it can leave.
@@ -7,20 +7,35 @@ worker has given its unfinished jobs back, it can leave.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
-import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from django.db import connections, reset_queries
+from django.db import connections
 
-_Task = tuple[Callable[[], Any], contextvars.Context, "Future[Any]"]
+from kumiko_django.run.connections import clean_connections, prepare_connections
+from kumiko_django.run.mailbox import Mailbox
 
-logger = logging.getLogger("kumiko_django.run")
+
+@dataclass(slots=True)
+class _Task:
+    """What a thread is to do.
+
+    Attributes:
+        function: To be called.
+        tell: Given its result, or what it raised.
+        frees: Whether the thread is free afterwards, for whoever comes next.
+    """
+
+    function: Callable[[], Any]
+    tell: Callable[[Any, BaseException | None], None]
+    frees: bool
 
 
 class HandlerThreads:
@@ -31,19 +46,32 @@ class HandlerThreads:
         self._guard = threading.Lock()
         self._made = 0
         self._closed = False
+        self._mailbox: Mailbox | None = None
 
-    def run(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
-        """Call ``function`` in a thread, in a copy of the current context.
+    def run(
+        self, function: Callable[[], Any], context: contextvars.Context | None = None
+    ) -> asyncio.Future[Any]:
+        """Call ``function`` in a thread.
+
+        Args:
+            function: To be called.
+            context: In which it is called; without it, in a copy of the current one.
 
         Returns:
             A future of the running loop. Cancelling it does not stop the function.
         """
-        future: Future[Any] = Future()
-        task = (function, contextvars.copy_context(), future)
+        loop = asyncio.get_running_loop()
+        if self._mailbox is None:
+            self._mailbox = Mailbox(loop)
+        future: asyncio.Future[Any] = loop.create_future()
+        call = partial((context or contextvars.copy_context()).run, function)
+        self.take().put(_Task(call, partial(_post, self._mailbox, future), frees=True))
+        return future
+
+    def take(self) -> queue.SimpleQueue[_Task | None]:
+        """The inbox of an idle or new thread; it is free again after a task that says so."""
         with self._guard:
-            inbox = self._idle.pop() if self._idle else self._new_thread()
-        inbox.put(task)
-        return asyncio.wrap_future(future)
+            return self._idle.pop() if self._idle else self._new_thread()
 
     def close(self) -> None:
         """End the threads that are idle; the others end with their function, or the process."""
@@ -62,18 +90,22 @@ class HandlerThreads:
         return inbox
 
     def _work(self, inbox: queue.SimpleQueue[_Task | None]) -> None:
+        begins, idle_since = True, time.monotonic()
         while (task := inbox.get()) is not None:
-            function, context, future = task
             result, error = None, None
             try:
-                clean_connections()
-                result = context.run(function)
+                if begins:
+                    prepare_connections(time.monotonic() - idle_since)
+                result = task.function()
             except BaseException as raised:  # noqa: BLE001  (SystemExit of a handler is a failure)
                 error = raised
-            clean_connections()
-            self._free(inbox)
-            _set(future, result, error)
-            del task, function, context, future, result, error
+            begins = task.frees
+            if begins:
+                clean_connections()
+                idle_since = time.monotonic()
+                self._free(inbox)
+            task.tell(result, error)
+            del task, result, error
         connections.close_all()
 
     def _free(self, inbox: queue.SimpleQueue[_Task | None]) -> None:
@@ -84,8 +116,44 @@ class HandlerThreads:
                 self._idle.append(inbox)
 
 
-def _set(future: Future[Any], result: Any = None, error: BaseException | None = None) -> None:
+class BorrowedThread(Executor):
+    """One of the threads for all sync work of an async run, one thing after the other.
+
+    It is taken when there is something to do: most async runs have nothing.
+    """
+
+    def __init__(self, threads: HandlerThreads) -> None:
+        self._threads = threads
+        self._inbox: queue.SimpleQueue[_Task | None] | None = None
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call a function in the thread."""
+        if self._inbox is None:
+            self._inbox = self._threads.take()
+        future: Future[Any] = Future()
+        call = partial(_unless_cancelled, future, partial(function, *args, **kwargs))
+        self._inbox.put(_Task(call, partial(_set, future), frees=False))
+        return future
+
+    def give_back(self) -> None:
+        """Let others have the thread when it has done what it was given. Never blocks."""
+        inbox, self._inbox = self._inbox, None
+        if inbox is not None:
+            inbox.put(_Task(lambda: None, lambda *_: None, frees=True))
+
+
+class _Cancelled(Exception):
+    """Who asked for it has given up before it began."""
+
+
+def _unless_cancelled(future: Future[Any], function: Callable[[], Any]) -> Any:
     if not future.set_running_or_notify_cancel():
+        raise _Cancelled
+    return function()
+
+
+def _set(future: Future[Any], result: Any, error: BaseException | None) -> None:
+    if isinstance(error, _Cancelled):
         return
     if error is not None:
         future.set_exception(error)
@@ -93,35 +161,16 @@ def _set(future: Future[Any], result: Any = None, error: BaseException | None = 
         future.set_result(result)
 
 
-def clean_connections() -> None:
-    """Make this thread's database connections fit for the next run. Does not raise.
-
-    Broken and outdated ones are closed, as Django does around a request. One that a handler left
-    inside a transaction is thrown away: the transaction is rolled back, and nothing of it reaches
-    the next run.
-    """
-    reset_queries()  # with DEBUG on, Django would remember every statement for ever
-    connection: Any  # its stubs do not know of health checks
-    for connection in connections.all(initialized_only=True):
-        try:
-            if connection.in_atomic_block:
-                _throw_away(connection)
-            else:
-                connection.close_if_unusable_or_obsolete()
-                # Under CONN_MAX_AGE the server, or a firewall, may have cut it while the thread had
-                # nothing to do. Django then asks before a run's first statement; no job should fail
-                # because it was the first one after a pause (user-needs 19).
-                connection.health_check_enabled = True
-        except Exception:
-            # A thread that ended here would leave its run waiting for ever.
-            logger.exception("The connection %r could not be cleaned", connection.alias)
-            _throw_away(connection)
+def _post(
+    mailbox: Mailbox, future: asyncio.Future[Any], result: Any, error: BaseException | None
+) -> None:
+    mailbox.post(partial(_arrive, future, result, error))
 
 
-def _throw_away(connection: Any) -> None:
-    # close() would only mark it, since a transaction is open; the driver's own close rolls back,
-    # and the backend's knows about pools.
-    with contextlib.suppress(Exception):
-        connection._close()
-    with contextlib.suppress(AttributeError):
-        del connections[connection.alias]
+def _arrive(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)

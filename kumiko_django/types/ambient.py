@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -53,3 +53,15 @@ def entered(values: dict[ContextVar[Any], Any]) -> Iterator[None]:
     finally:
         for variable, token in reversed(tokens):
             variable.reset(token)
+
+
+def context_with(values: dict[ContextVar[Any], Any]) -> Context:
+    """A copy of the current context in which the given variables are set."""
+    context = copy_context()
+    context.run(_set_all, values)
+    return context
+
+
+def _set_all(values: dict[ContextVar[Any], Any]) -> None:
+    for variable, value in values.items():
+        variable.set(value)

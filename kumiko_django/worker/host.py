@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import time
 from typing import Any
@@ -11,10 +12,14 @@ from typing import Any
 from kumiko_django.broker import queues
 from kumiko_django.broker.connection import AWAY_ERRORS
 from kumiko_django.broker.consumer import Consumer
+from kumiko_django.definitions.options import Lane
 from kumiko_django.exceptions import BrokerUnavailable
 from kumiko_django.history.recorder import Recorder
+from kumiko_django.run.mailbox import Mailbox
 from kumiko_django.run.runner import Runner
 from kumiko_django.worker.config import HostConfig
+from kumiko_django.worker.housekeeping import Housekeeping
+from kumiko_django.worker.written import WrittenRecords
 
 logger = logging.getLogger("kumiko_django.worker")
 
@@ -24,24 +29,28 @@ RECORD_SECONDS = 5.0
 SETTLE_SECONDS = 5.0
 """How long interrupted jobs may take to be given back."""
 LEAVE_SECONDS = 2.0
-"""How long the queue may take to be told of runs whose record has been given up."""
+"""How long the queue may take to be told of runs that have ended at last."""
 
 
 class Host:
-    """Runs the consumers of one process. Used once (P89)."""
+    """Runs the consumers of one process. Made on its event loop and used once (P89)."""
 
     def __init__(self, config: HostConfig) -> None:
         self._config = config
         self._stop = asyncio.Event()
-        self._recorder = Recorder()
-        self._runner = Runner(self._recorder, config.worker_id)
-        self._consumers: list[Consumer] = []
+        self._mailbox = Mailbox(asyncio.get_running_loop())
+        self._recorder = Recorder(self._mailbox.post)
+        self._housekeeping = Housekeeping()
+        self._consumers: dict[Lane, Consumer] = {}
+        self._written = WrittenRecords(self._consumers)
+        self._runner = Runner(self._recorder, config.worker_id, self._written.note)
         self._started = False
 
     def request_stop(self) -> None:
         """Take nothing new and end when what runs has ended, or the grace is over."""
-        for consumer in self._consumers:
+        for consumer in self._consumers.values():
             consumer.stop_fetching()
+        self._housekeeping.request_stop()
         self._stop.set()
 
     async def run(self) -> bool:
@@ -61,10 +70,15 @@ class Host:
         client = await self._connect()
         if client is None:
             return True
+        # What has been loaded by now stays for good; looking through all of it again and again for
+        # garbage costs up to a sixth of the time of short jobs.
+        gc.collect()
+        gc.freeze()
         self._recorder.open()
         consuming: list[asyncio.Task[None]] = []
         try:
             consuming = self._consume()
+            self._housekeeping.open()
             await self._until_stop(client, consuming)
             return await self._wind_down(consuming)
         except Exception:
@@ -92,13 +106,13 @@ class Host:
 
     def _consume(self) -> list[asyncio.Task[None]]:
         config = self._config
-        self._consumers = [
-            Consumer(lane, self._runner.run, concurrency=config.concurrency, name=config.worker_id)
-            for lane in config.lanes
-        ]
+        for lane in config.lanes:
+            self._consumers[lane] = Consumer(
+                lane, self._runner, concurrency=config.concurrency, name=config.worker_id
+            )
         tasks = [
             asyncio.create_task(consumer.run(), name=f"kumiko-consumer-{consumer.lane}")
-            for consumer in self._consumers
+            for consumer in self._consumers.values()
         ]
         for lane in config.lanes:
             logger.info(
@@ -165,26 +179,29 @@ class Host:
         return False
 
     async def _drain(self, seconds: float) -> None:
-        await asyncio.gather(*(consumer.drain(seconds) for consumer in self._consumers))
+        await asyncio.gather(*(consumer.drain(seconds) for consumer in self._consumers.values()))
 
     async def _tear_down(self, client: queues.Client, consuming: list[asyncio.Task[None]]) -> None:
         """Close everything, whatever happened before (B234, B235)."""
-        for consumer in self._consumers:
+        for consumer in self._consumers.values():
             consumer.stop_fetching()
         for task in consuming:
             with contextlib.suppress(Exception, asyncio.CancelledError):
                 await task
-        if not await asyncio.to_thread(self._recorder.close, RECORD_SECONDS):
-            logger.error("The last records of the history could not be written")
-        for consumer in self._consumers:
+        await asyncio.to_thread(self._housekeeping.close)
+        for consumer in self._consumers.values():
             consumer.leave()
-        # Runs that waited for their record until now are settled without it: what is done must not
-        # run again.
         await self._drain(LEAVE_SECONDS)
-        for consumer in self._consumers:
+        if not await asyncio.to_thread(self._recorder.close, RECORD_SECONDS):
+            logger.error(
+                "The last records of the history could not be written; the queue keeps them for "
+                "the next worker"
+            )
+        self._written.tell()
+        for consumer in self._consumers.values():
             await consumer.close()
         self._runner.close()
         await client.aclose()
 
     def _running(self) -> int:
-        return sum(consumer.running for consumer in self._consumers)
+        return sum(consumer.running for consumer in self._consumers.values())

@@ -108,7 +108,7 @@ def test_what_has_to_be_changed_first(tmp_path: Path) -> None:
         "setting": ExitCode.CONFIGURATION,
         "lane": 2,
     }, said
-    assert "lacks migrations of kumiko (0001_initial)" in said["unmigrated"]
+    assert "lacks migrations of kumiko (0001_initial" in said["unmigrated"]
     assert "manage.py migrate" in said["unmigrated"]
     assert "lacks migrations" in said["unmigrated check"]
     assert "cannot be reached" in said["no database"]

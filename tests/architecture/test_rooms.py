@@ -13,7 +13,7 @@ from tests.architecture.sources import PACKAGE, ROOT, Source, sources
 
 pytestmark = pytest.mark.once
 
-CODE = ("kumiko_django", "example_project", "tests")
+CODE = ("kumiko_django", "example_project", "benchmarks", "tests")
 BROKER_PACKAGES = {"bullmq", "redis", "django_redis"}
 
 

@@ -1,4 +1,4 @@
-"""Settings that only the type checker loads: the test suite's, with the example's apps as well."""
+"""Settings that only the type checker loads: the test suite's, with all other apps as well."""
 
 from __future__ import annotations
 
@@ -10,4 +10,5 @@ INSTALLED_APPS = [
     "example_project.tenants",
     "example_project.orders",
     "example_project.billing",
+    "benchmarks.project",
 ]

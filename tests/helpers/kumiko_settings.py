@@ -15,6 +15,8 @@ from typing import Any
 FALLBACK_REDIS_URL = "redis://127.0.0.1:6379/0"
 DEFAULT_TENANTS = "tests.app.tenants.active_tenants"
 DEFAULT_LOCK_SECONDS = 2.0
+FOR_EVER = "for-ever"
+"""``HISTORY_AGE`` where it is None, which is not the same as not set."""
 
 _READERS: dict[str, Callable[[str], Any]] = {
     "CACHE_ALIAS": str,
@@ -22,6 +24,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "KEY_PREFIX": str,
     "COMPLETED_AGE": int,
     "FAILED_AGE": int,
+    "HISTORY_AGE": lambda text: None if text == FOR_EVER else int(text),
     "LOCK_SECONDS": float,
     "GRACE": float,
     "CONCURRENCY": int,
@@ -51,6 +54,8 @@ def to_environment(settings: Mapping[str, Any]) -> dict[str, str]:
     environment = {f"KUMIKO_{key}": "" for key in _READERS}
     environment["KUMIKO_TENANCY"] = "on" if settings.get("TENANTS") else "off"
     for key, value in settings.items():
+        if value is None and key == "HISTORY_AGE":
+            value = FOR_EVER
         if value is None:
             continue
         if key == "REDIS_URL":

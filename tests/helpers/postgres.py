@@ -30,9 +30,13 @@ class Postgres:
 
     Under root the package runs it as the user ``pgserver``; the folder is made reachable for that
     user by the package.
+
+    Args:
+        configuration: Lines that are added to ``postgresql.conf``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, configuration: str = CONFIGURATION) -> None:
+        self._configuration = configuration
         self._directory = Path(tempfile.mkdtemp(prefix="kumiko-postgres-"))
         self._owner = os.getpid()
         self._server: PostgresServer | None = None
@@ -55,8 +59,8 @@ class Postgres:
         data.mkdir()
         server = get_server(data, cleanup_mode="delete", start=False)
         server.ensure_pgdata_inited()
-        with (data / "postgresql.conf").open("a") as configuration:
-            configuration.write(CONFIGURATION)
+        with (data / "postgresql.conf").open("a") as file:
+            file.write(self._configuration)
         server.start()
         self._server = server
         return self

@@ -17,7 +17,7 @@ from django.core.management.base import (
 from kumiko_django.conf import get_settings
 from kumiko_django.definitions.options import LANES, Lane
 from kumiko_django.exceptions import BrokerUnavailable, KumikoError
-from kumiko_django.worker import inspection
+from kumiko_django.worker import inspection, loop
 from kumiko_django.worker.config import HostConfig
 from kumiko_django.worker.exit_codes import ExitCode
 from kumiko_django.worker.host import Host
@@ -92,7 +92,7 @@ class Command(BaseCommand):
             self._require(inspection.check_database())
             # Not so through call_command: then the process is the caller's, and goes on.
             owns_process = bool(getattr(self, "_called_from_command_line", False))
-            asyncio.run(_host(config, owns_process=owns_process))
+            loop.run(_host(config, owns_process=owns_process))
         except BrokerUnavailable as error:
             raise CommandError(str(error), returncode=ExitCode.BROKER_UNAVAILABLE) from error
         except KumikoError as error:

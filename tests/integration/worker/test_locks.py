@@ -82,7 +82,7 @@ def test_locks_are_renewed_until_they_are_released(keeper: LockKeeper, locks: Lo
     locks.take("job", "token")
     keeper.hold("token", "job")
     assert stays(locks, "job", "token", LOCK_MS / 1000 * 3)
-    keeper.release("token")
+    keeper.release("token", "job")
     wait_until(lambda: locks.holder("job") is None, description="it runs out", timeout=3)
 
 

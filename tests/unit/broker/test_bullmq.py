@@ -25,7 +25,7 @@ SCRIPTS = {
 @pytest.mark.parametrize("script", list(SCRIPTS))
 def test_which_script_adds_which_job(script: str) -> None:
     """design 2: the package builds the arguments, and its own script runs."""
-    call = QueueScripts("q", "bull").add("name", {}, {"jobId": "a", **SCRIPTS[script]})
+    call = QueueScripts("q", "bull").add("name", "{}", {"jobId": "a", **SCRIPTS[script]})
     assert call.script == script
     assert all(key.startswith("bull:q:") for key in call.keys)
     assert len(call.keys) == int(script.split("-")[1].removesuffix(".lua"))
@@ -42,7 +42,14 @@ def test_a_package_that_builds_calls_otherwise_is_noticed(monkeypatch: pytest.Mo
     """bullmq-python 4: "pin and test"; nothing is sent that was not understood."""
     monkeypatch.setattr(Scripts, "addStandardJob", lambda *arguments: ["EVALSHA"])
     with pytest.raises(TypeError, match="bullmq built list instead of a script call"):
-        QueueScripts("q", "bull").add("name", {}, {"jobId": "a"})
+        QueueScripts("q", "bull").add("name", "{}", {"jobId": "a"})
+
+
+def test_a_package_that_puts_the_data_elsewhere_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """bullmq-python 4: the data is put where the package would write it, and nowhere else."""
+    monkeypatch.setattr(Scripts, "addJobArgs", lambda *arguments: ["options", "arguments"])
+    with pytest.raises(TypeError, match="changed where the data of a job stands"):
+        QueueScripts("q", "bull").add("name", "{}", {"jobId": "a"})
 
 
 def test_builders_are_shared() -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from kumiko_django.history.batch import Batch
+from kumiko_django.history.batch import Batch, Ended
 from kumiko_django.history.events import LogLine, RunEnded, RunStarted
 from kumiko_django.types.ids import uuid7
 
@@ -59,7 +59,14 @@ def batch(
 ) -> Batch:
     return Batch(
         starts={event.run_id: event for event in starts},
-        ends={event.run_id: (event, Future()) for event in ends},
-        logs=list(logs),
+        ends={event.run_id: Ended(event, Future()) for event in ends},
+        logs=_by_run(logs),
         progress=progress or {},
     )
+
+
+def _by_run(logs: tuple[tuple[UUID, LogLine], ...]) -> dict[UUID, list[LogLine]]:
+    lines: dict[UUID, list[LogLine]] = {}
+    for run_id, written in logs:
+        lines.setdefault(run_id, []).append(written)
+    return lines

@@ -10,7 +10,7 @@ import pytest
 from django.db import IntegrityError, connection
 from django.test.utils import CaptureQueriesContext
 
-from kumiko_django.history import writer
+from kumiko_django.history import record, writer
 from kumiko_django.history.batch import Batch
 from kumiko_django.history.models import JobRun, JobRunLog
 from kumiko_django.types.ids import uuid7
@@ -174,7 +174,8 @@ def test_one_row_that_cannot_be_stored_takes_no_other_with_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An odd record is kept without its payload; the runs beside it are complete."""
-    monkeypatch.setattr(writer, "clean_row", dict)  # a case that the cleaning does not know
+    for module in (writer, record):
+        monkeypatch.setattr(module, "clean_row", dict)  # a case that the cleaning does not know
     good, odd = started("good"), started("odd", payload={"n": float("nan")})
     result = write(
         batch(good, odd, ends=(ended(good.run_id, result=[1]), ended(odd.run_id, result=[1])))

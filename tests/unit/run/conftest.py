@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kumiko_django import JobDefinition
-from kumiko_django.broker.delivery import Delivery, Settlement
+from kumiko_django.broker.delivery import Delivery, Fate, Settlement
 from kumiko_django.definitions.registry import registry
 from kumiko_django.history.recorder import Recorder
 from kumiko_django.run.runner import Runner
@@ -31,21 +31,29 @@ def run_one(recorder: Recorder) -> Iterator[RunOne]:
     with registry.isolated():
 
         def run(
-            handler: Any, given: Delivery | None = None, interrupt: bool = False, **options: Any
+            handler: Any,
+            given: Delivery | None = None,
+            interrupt: bool = False,
+            fate: Fate = Fate.AGREED,
+            **options: Any,
         ) -> Settlement:
             registry.register(
                 JobDefinition(handler=handler, app_label="testapp", name="under-test", **options)
             )
 
             async def main() -> Settlement:
-                runner = Runner(recorder, "worker-1")
+                runner = Runner(recorder, "worker-1", lambda delivery: None)
                 if interrupt:
                     runner.interrupt()
                 try:
-                    return await runner.run(given or delivery(job_name=NAME))
+                    verdict = await runner.run(given or delivery(job_name=NAME))
+                    await verdict.told(fate)
+                    return verdict.settlement
                 finally:
                     runner.close()
 
-            return asyncio.run(main())
+            settlement = asyncio.run(main())
+            recorder.close(5)  # the end of a run waits for company
+            return settlement
 
         yield run

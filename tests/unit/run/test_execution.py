@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator
+from contextvars import copy_context as new_context
 from typing import Any, cast
 
 import pytest
@@ -57,7 +58,7 @@ async def test_whatever_a_handler_raises_is_its_result(
         raise error
 
     handler = definition(sync_handler if kind == "sync" else async_handler)
-    ending = await executor.execute(handler, {}, CTX)
+    ending = await executor.execute(handler, {}, CTX, new_context())
     assert isinstance(ending, Raised)
     # Python itself turns a StopIteration that leaves a coroutine into a RuntimeError.
     expected = RuntimeError if kind == "async" and isinstance(error, StopIteration) else type(error)
@@ -74,7 +75,7 @@ async def test_a_coroutine_that_a_plain_function_returns_is_a_failure(executor: 
     def outer(payload: Any, ctx: JobContext) -> Any:
         return inner()
 
-    ending = await executor.execute(definition(outer), {}, CTX)
+    ending = await executor.execute(definition(outer), {}, CTX, new_context())
     assert isinstance(ending, Raised)
     assert isinstance(ending.error, Unrecoverable)
     assert "write it as async def" in str(ending.error)
@@ -98,10 +99,12 @@ async def test_a_handler_that_cancels_its_own_task_has_failed(executor: Executor
         return "returned all the same"
 
     for handler in (awaits, returns):
-        ending = await executor.execute(definition(handler), {}, CTX)
+        ending = await executor.execute(definition(handler), {}, CTX, new_context())
         assert isinstance(ending, Raised), handler
         assert isinstance(ending.error, asyncio.CancelledError)
-    assert await executor.execute(definition(lambda payload, ctx: 1), {}, CTX) == Returned(1)
+    assert await executor.execute(
+        definition(lambda payload, ctx: 1), {}, CTX, new_context()
+    ) == Returned(1)
 
 
 async def test_sync_handlers_do_not_occupy_the_loop(executor: Executor) -> None:
@@ -111,7 +114,7 @@ async def test_sync_handlers_do_not_occupy_the_loop(executor: Executor) -> None:
     def waits(payload: Any, ctx: JobContext) -> bool:
         return go.wait(10)
 
-    work = asyncio.ensure_future(executor.execute(definition(waits), {}, CTX))
+    work = asyncio.ensure_future(executor.execute(definition(waits), {}, CTX, new_context()))
     await asyncio.sleep(0)
     go.set()
     assert await work == Returned(True)
@@ -125,7 +128,7 @@ async def test_an_interruption_leaves_a_thread_behind(executor: Executor) -> Non
         began.set()
         go.wait(20)
 
-    work = asyncio.ensure_future(executor.execute(definition(hangs), {}, CTX))
+    work = asyncio.ensure_future(executor.execute(definition(hangs), {}, CTX, new_context()))
     await asyncio.to_thread(began.wait, 10)
     executor.interrupt()
     assert await asyncio.wait_for(work, 2) == BrokenOff()
@@ -144,7 +147,7 @@ async def test_an_interrupted_async_handler_may_clean_up(executor: Executor) -> 
             await asyncio.sleep(0.01)
             steps.append("cleaned up")
 
-    work = asyncio.ensure_future(executor.execute(definition(tidy), {}, CTX))
+    work = asyncio.ensure_future(executor.execute(definition(tidy), {}, CTX, new_context()))
     await began.wait()
     executor.interrupt()
     assert await asyncio.wait_for(work, 5) == BrokenOff()
@@ -163,7 +166,7 @@ async def test_what_is_finished_instead_of_cancelled_is_done(executor: Executor)
             await asyncio.sleep(0.01)
         return "done all the same"
 
-    work = asyncio.ensure_future(executor.execute(definition(finishes), {}, CTX))
+    work = asyncio.ensure_future(executor.execute(definition(finishes), {}, CTX, new_context()))
     await began.wait()
     executor.interrupt()
     assert await asyncio.wait_for(work, 5) == Returned("done all the same")
@@ -179,7 +182,7 @@ async def test_one_that_fails_because_it_was_cancelled_is_given_back(executor: E
         finally:
             raise ValueError("cannot clean up")
 
-    work = asyncio.ensure_future(executor.execute(definition(breaks), {}, CTX))
+    work = asyncio.ensure_future(executor.execute(definition(breaks), {}, CTX, new_context()))
     await began.wait()
     executor.interrupt()
     assert await asyncio.wait_for(work, 5) == BrokenOff()
@@ -199,7 +202,7 @@ async def test_one_that_ignores_its_cancellation_is_left_behind(
             except asyncio.CancelledError:
                 continue
 
-    work = asyncio.ensure_future(executor.execute(definition(stubborn), {}, CTX))
+    work = asyncio.ensure_future(executor.execute(definition(stubborn), {}, CTX, new_context()))
     await began.wait()
     executor.interrupt()
     assert await asyncio.wait_for(work, 5) == BrokenOff()
@@ -214,7 +217,7 @@ async def test_after_an_interruption_nothing_begins(executor: Executor) -> None:
 
     executor.interrupt()
     for handler in (on_loop, lambda payload, ctx: calls.append("sync")):
-        assert await executor.execute(definition(handler), {}, CTX) == BrokenOff()
+        assert await executor.execute(definition(handler), {}, CTX, new_context()) == BrokenOff()
     await asyncio.sleep(0.05)
     assert calls == []
 
@@ -228,7 +231,7 @@ async def test_async_runs_do_not_queue_for_one_thread(executor: Executor) -> Non
         return await sync_to_async(threading.get_ident)()
 
     endings = await asyncio.gather(
-        *(executor.execute(definition(meets), {}, CTX) for _ in range(3))
+        *(executor.execute(definition(meets), {}, CTX, new_context()) for _ in range(3))
     )
     assert len({cast("Returned", ending).value for ending in endings}) == 3
 
@@ -245,7 +248,7 @@ async def test_a_busy_thread_of_an_async_run_does_not_block_the_loop(executor: E
         return "waited"
 
     began = time.monotonic()
-    assert await executor.execute(definition(lets_go), {}, CTX) == Returned("let go")
+    assert await executor.execute(definition(lets_go), {}, CTX, new_context()) == Returned("let go")
     assert time.monotonic() - began < 2
     go.set()
 
@@ -274,4 +277,4 @@ async def test_both_kinds_use_the_orm(kind: str, executor: Executor) -> None:
         return await Order.objects.acount()
 
     handler = sync_handler if kind == "sync" else async_handler
-    assert await executor.execute(definition(handler), {}, CTX) == Returned(2)
+    assert await executor.execute(definition(handler), {}, CTX, new_context()) == Returned(2)

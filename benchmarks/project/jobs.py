@@ -1,0 +1,45 @@
+"""The jobs, as a user of kumiko_django writes them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from benchmarks.project import work
+from kumiko_django import JobContext, job
+
+Payload = dict[str, Any]
+
+
+@job
+def noop_sync(payload: Payload, ctx: JobContext) -> None:
+    """Nothing, in a thread."""
+
+
+@job
+async def noop_async(payload: Payload, ctx: JobContext) -> None:
+    """Nothing, on the event loop."""
+
+
+@job
+def insert_sync(payload: Payload, ctx: JobContext) -> None:
+    """One insert, in a thread."""
+    work.insert(payload)
+
+
+@job
+async def insert_async(payload: Payload, ctx: JobContext) -> None:
+    """One insert through ``acreate``."""
+    await work.ainsert(payload)
+
+
+@job
+async def stamp_async(payload: Payload, ctx: JobContext) -> float:
+    """Answer when the handler began; the payload says when the job was dispatched."""
+    return time.time()
+
+
+@job
+def stamp_sync(payload: Payload, ctx: JobContext) -> float:
+    """Do what ``stamp_async`` does in a thread."""
+    return time.time()

@@ -1,0 +1,145 @@
+"""Records of ended runs that are on their way from the queue to the history (design 9).
+
+A job is settled in the queue and its run's record stored beside it in one step; the history is
+written afterwards, many runs in one commit, and then the record is dropped. So the queue alone
+decides what became of a job, and a worker that dies between the two steps takes nothing with it:
+whoever comes next finds the record here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from kumiko_django.broker.bullmq import Script, ScriptCall, queue_scripts, script_of
+from kumiko_django.broker.channel import Channel
+from kumiko_django.broker.connection import sync_client
+from kumiko_django.broker.keys import queue_name
+from kumiko_django.definitions.options import Lane
+
+if TYPE_CHECKING:
+    from kumiko_django.broker.delivery import Delivery
+
+logger = logging.getLogger("kumiko_django.broker")
+
+FORMER_RUNS: Final = 100
+"""As many former runs of a job are asked for; the queue gives a job up before that."""
+_SCANNED: Final = 200
+_DROPPED: Final = 500
+
+# The package's script runs as a function of its own, with the keys and arguments that it expects.
+# A negative number is how these scripts refuse.
+_WITH_RECORD: Final = """
+local all_keys, all_args = KEYS, ARGV
+local function settle()
+  local KEYS = {unpack(all_keys, 1, #all_keys - 1)}
+  local ARGV = {unpack(all_args, 1, #all_args - 2)}
+  <the package's script>
+end
+local answer = settle()
+if type(answer) ~= "number" or answer >= 0 then
+  redis.call("HSET", all_keys[#all_keys], all_args[#all_args - 1], all_args[#all_args])
+end
+return answer
+"""
+
+
+@lru_cache(maxsize=32)
+def recording(file_name: str) -> Script:
+    """One of the package's scripts, followed by the storing of a record.
+
+    It takes one more key (the hash) and two more arguments (field and record).
+    """
+    return Script.of(_WITH_RECORD.replace("<the package's script>", script_of(file_name).text))
+
+
+def records_key(lane: Lane) -> str:
+    """The hash that holds a lane's records."""
+    return f"{queue_scripts(queue_name(lane)).keys['']}unrecorded"
+
+
+def field_of(job_id: str, created_at_ms: int, start: int) -> str:
+    """The field of one run. A job that is sent again is another one: its creation differs."""
+    return f"{job_id}/{created_at_ms}/{start}"
+
+
+def record_field(delivery: Delivery) -> str:
+    """The field of a delivery's run."""
+    return field_of(delivery.job_id, delivery.created_at_ms, delivery.start)
+
+
+async def settle(channel: Channel, lane: Lane, call: ScriptCall, field: str, record: str) -> Any:
+    """Settle a job and store the record of its run in one step; answers what the script does.
+
+    Raises:
+        RedisError: Redis refuses, or is away: then it may have been done.
+    """
+    if not record:
+        return await channel.run(script_of(call.script), call.keys, call.args)
+    keys, args = [*call.keys, records_key(lane)], [*call.args, field, record]
+    return await channel.run(recording(call.script), keys, args)
+
+
+async def is_stored(channel: Channel, lane: Lane, field: str, record: str) -> bool:
+    """Whether exactly this record is stored: its run has settled the job."""
+    return bool(record) and await channel.execute("HGET", records_key(lane), field) == record
+
+
+async def of_former_runs(channel: Channel, delivery: Delivery) -> tuple[str, ...]:
+    """Records of a job's earlier runs, oldest first; their workers may not live to write them."""
+    if delivery.start <= 1:
+        return ()
+    starts = range(max(1, delivery.start - FORMER_RUNS), delivery.start)
+    fields = [field_of(delivery.job_id, delivery.created_at_ms, start) for start in starts]
+    found = await channel.execute("HMGET", records_key(delivery.lane), *fields)
+    return tuple(record for record in found if record is not None)
+
+
+async def store(channel: Channel, lane: Lane, field: str, record: str) -> None:
+    """Store a record where the settling was done by other means than a script."""
+    if not record:
+        return
+    await channel.execute("HSET", records_key(lane), field, record)
+
+
+def drop(channel: Channel, lane: Lane, fields: Sequence[str]) -> None:
+    """Drop records that are in the history. Not waited for; what is left is found again."""
+    for first in range(0, len(fields), _DROPPED):
+        answer = channel.execute("HDEL", records_key(lane), *fields[first : first + _DROPPED])
+        answer.add_done_callback(_note_failure)
+
+
+def _note_failure(answer: asyncio.Future[Any]) -> None:
+    if not answer.cancelled() and answer.exception() is not None:
+        logger.debug("Records could not be dropped", exc_info=answer.exception())
+
+
+def stored_records(lane: Lane) -> Iterator[dict[str, str]]:
+    """All records of a lane by field, in portions; from sync code.
+
+    Raises:
+        BrokerUnavailable: Redis does not answer.
+    """
+    key, cursor = records_key(lane), 0
+    while True:
+        with sync_client() as client:
+            answer: Any = client.hscan(key, cursor, count=_SCANNED)
+        cursor, portion = int(answer[0]), answer[1]
+        if portion:
+            yield portion
+        if cursor == 0:
+            return
+
+
+def drop_records(lane: Lane, fields: Sequence[str]) -> None:
+    """:func:`drop` from sync code.
+
+    Raises:
+        BrokerUnavailable: Redis does not answer.
+    """
+    for first in range(0, len(fields), _DROPPED):
+        with sync_client() as client:
+            client.hdel(records_key(lane), *fields[first : first + _DROPPED])

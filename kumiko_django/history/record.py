@@ -1,0 +1,119 @@
+"""A run's whole record as one text: what waits beside the queue, and what PostgreSQL is given.
+
+The first line is the row of ``JobRun``, columns by name; values of JSON columns are texts within
+it, so that every database takes them as they are. A second line has the run's log lines, where
+there are any.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, Final, get_type_hints
+from uuid import UUID
+
+from kumiko_django.history.clean import clean_row, column_limits
+from kumiko_django.history.events import LogLine, RunEnded, RunStarted
+
+START_FIELDS: Final = tuple(
+    f.name for f in fields(RunStarted) if f.name not in {"run_id", "losses"}
+)
+END_FIELDS: Final = tuple(f.name for f in fields(RunEnded) if f.name != "run_id")
+_JSON_COLUMNS: Final = ("payload", "result", "progress")
+_TIMES: Final = ("queue_created_at", "started_at", "enqueued_at", "finished_at")
+_NUL: Final = "\\u0000"
+
+_dumps = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+class UnreadableRecord(ValueError):
+    """The text is no record of ours."""
+
+
+def encode(start: RunStarted, ended: RunEnded | None, lines: Sequence[LogLine] = ()) -> str:
+    """The record of a run, with everything in it that no database stores already replaced."""
+    values = {name: getattr(start, name) for name in START_FIELDS}
+    values["losses"] = start.losses
+    if ended is None:
+        values["status"] = "running"
+    else:
+        for name in END_FIELDS:
+            values[name] = getattr(ended, name)
+    row = _row(start.run_id, values)
+    return row if not lines else f"{row}\n{_lines(lines)}"
+
+
+def decode(text: str) -> tuple[RunStarted, RunEnded, list[LogLine]]:
+    """The events of an ended run's record.
+
+    Raises:
+        UnreadableRecord: It is none.
+    """
+    row, _, lines = text.partition("\n")
+    try:
+        values: dict[str, Any] = json.loads(row)
+        for name in _JSON_COLUMNS:
+            if values[name] is not None:
+                values[name] = json.loads(values[name])
+        for name in _TIMES:
+            values[name] = dt.datetime.fromisoformat(values[name])
+        run_id = UUID(values["id"])
+        start = RunStarted(
+            run_id, losses=values["losses"], **{name: values[name] for name in START_FIELDS}
+        )
+        ended = RunEnded(run_id, **{name: values[name] for name in END_FIELDS})
+        return start, ended, [_line(values) for values in json.loads(lines or "[]")]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UnreadableRecord(f"this is no record of a run: {error}") from error
+
+
+def row_of(text: str) -> str:
+    """The row within a record."""
+    end = text.find("\n")
+    return text if end < 0 else text[:end]
+
+
+def _row(run_id: UUID, values: dict[str, Any]) -> str:
+    for name, limit in column_limits().items():
+        value = values.get(name)
+        if value is not None and len(value) > limit:
+            values[name] = value[:limit]
+    try:
+        text = _dumps(_plain(run_id, values))
+        text.encode()
+        if _NUL not in text:
+            return text
+    except (ValueError, RecursionError):
+        pass  # a lone surrogate, a number that JSON has not, an endless structure
+    return _dumps(_plain(run_id, clean_row(values)))
+
+
+def _plain(run_id: UUID, values: dict[str, Any]) -> dict[str, Any]:
+    plain = {"id": str(run_id), **values}
+    for name in _JSON_COLUMNS:
+        value = plain.get(name)
+        if value is not None:
+            plain[name] = _dumps(value)
+    for name in _TIMES:
+        value = plain.get(name)
+        if value is not None:
+            plain[name] = value.isoformat()
+    return plain
+
+
+def _lines(lines: Sequence[LogLine]) -> str:
+    plain = [
+        clean_row({name: getattr(line, name) for name in _LINE_FIELDS})
+        | {"created_at": line.created_at.isoformat()}
+        for line in lines
+    ]
+    return _dumps(plain)
+
+
+_LINE_FIELDS: Final = tuple(get_type_hints(LogLine))
+
+
+def _line(values: dict[str, Any]) -> LogLine:
+    return LogLine(**{**values, "created_at": dt.datetime.fromisoformat(values["created_at"])})

@@ -1,0 +1,3 @@
+"""The arithmetic and the table of the benchmarks."""
+
+from __future__ import annotations

@@ -23,6 +23,7 @@ from kumiko_django.broker.producer import NewJob
 from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.definitions.options import Priority
 from kumiko_django.dispatching.after_commit import send_after_commit
+from kumiko_django.dispatching.asking import sync_code_has_run
 from kumiko_django.dispatching.request import Request, build, build_each, find_definition
 from kumiko_django.types.arguments import AMBIENT, Delay, TenantArgument
 from kumiko_django.types.results import Dispatched
@@ -156,8 +157,7 @@ def _send(
 async def _asend(
     definition: JobDefinition, jobs: Sequence[NewJob], using: str | None, immediate: bool
 ) -> list[Dispatched]:
-    # Transactions live in the thread that async code shares for sync work; ask there.
-    if not immediate and await sync_to_async(_left_to_commit)(definition, jobs, using):
+    if not immediate and await _aleft_to_commit(definition, jobs, using):
         return _answers(jobs, "after-commit")
     if len(jobs) == 1:
         await producer.aadd(jobs[0])
@@ -180,6 +180,14 @@ def _left_to_commit(definition: JobDefinition, jobs: Sequence[NewJob], using: st
         return True
     _refuse_manual_transaction(connection)
     return False
+
+
+async def _aleft_to_commit(
+    definition: JobDefinition, jobs: Sequence[NewJob], using: str | None
+) -> bool:
+    if sync_code_has_run():
+        return await sync_to_async(_left_to_commit)(definition, jobs, using)
+    return _left_to_commit(definition, jobs, using)
 
 
 def _refuse_manual_transaction(connection: BaseDatabaseWrapper) -> None:

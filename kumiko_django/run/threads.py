@@ -123,13 +123,18 @@ class BorrowedThread(Executor):
     """
 
     def __init__(self, threads: HandlerThreads) -> None:
-        self._threads = threads
+        self._pool = threads
         self._inbox: queue.SimpleQueue[_Task | None] | None = None
+
+    @property
+    def _threads(self) -> bool:
+        """Whether it has a thread; named as a pool names its own, for who asks both."""
+        return self._inbox is not None
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Call a function in the thread."""
         if self._inbox is None:
-            self._inbox = self._threads.take()
+            self._inbox = self._pool.take()
         future: Future[Any] = Future()
         call = partial(_unless_cancelled, future, partial(function, *args, **kwargs))
         self._inbox.put(_Task(call, partial(_set, future), frees=False))

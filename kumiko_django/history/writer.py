@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from itertools import islice
 from typing import Any, TypeVar
 from uuid import UUID
 
 from django.db import DatabaseError, connections, transaction
 from django.db.models import Max
-from django.utils import timezone
 
 from kumiko_django.history.batch import Batch, Ended
 from kumiko_django.history.bulk import CHUNK, takes_records, upsert
 from kumiko_django.history.clean import clean_row, clean_text
 from kumiko_django.history.events import LogLine, RunEnded, RunStarted
 from kumiko_django.history.health import is_away
+from kumiko_django.history.lost import (
+    guessed_row,
+    insert_alone,
+    same_job,
+    see_to_lost,
+    take_place,
+)
 from kumiko_django.history.models import JobRun, JobRunLog, RunStatus
 from kumiko_django.history.record import END_FIELDS, START_FIELDS, decode, encode, row_of
 from kumiko_django.types.jsonable import JSON
@@ -32,11 +37,6 @@ Result = bool | Exception
 """Whether the end of a run stands in the record, or why it could not be written."""
 
 _TRIES = 5
-_LOST = "the worker died or lost touch with the queue"
-_MOST_LOST = 100
-"""The queue gives a job up at its hundredth loss; a foreign record may count to anything."""
-_MILLISECOND = 80
-"""The time in a UUID of version 7 stands above this many random and fixed bits."""
 
 
 def write(alias: str, batch: Batch) -> dict[UUID, Result]:
@@ -68,12 +68,14 @@ def _write_together(alias: str, batch: Batch) -> dict[UUID, Result]:
             rows = [_row(start, batch.end_of(run_id)) for run_id, start in batch.starts.items()]
             JobRun.objects.using(alias).bulk_create(rows, batch_size=CHUNK)
             result = dict.fromkeys(batch.starts.keys() & batch.ends.keys(), True)
-        for run_id, start in batch.starts.items():
-            if start.start > 1 or start.losses:
-                _see_to_lost(alias, _row(start, batch.end_of(run_id)), start.losses)
+        # Ends before what is lost: a run that has ended here must not stand on running when the
+        # next one of its job, in the same batch, looks for those that do.
         for run_id, ended in batch.ends.items():
             if run_id not in result:
                 result[run_id] = _update_ended(alias, ended.event)
+        for run_id, start in batch.starts.items():
+            if start.start > 1 or start.losses:
+                see_to_lost(alias, _row(start, batch.end_of(run_id)), start.losses)
         for run_id, value in batch.progress.items():
             _update_progress(alias, run_id, value)
         _insert_logs(alias, batch.log_lines())
@@ -105,14 +107,14 @@ def _write_rows(alias: str, batch: Batch) -> dict[UUID, Result]:
 def _write_apart(alias: str, batch: Batch) -> dict[UUID, Result]:
     result: dict[UUID, Result] = {}
     with transaction.atomic(using=alias):
+        for run_id, ended in batch.ends.items():
+            if run_id not in batch.starts:
+                result[run_id] = _alone(alias, lambda: _end_one(alias, ended))  # noqa: B023
         for run_id, start in batch.starts.items():
             end = batch.end_of(run_id)
             written = _alone(alias, lambda: _insert_one(alias, start, end))  # noqa: B023
             if end is not None:
                 result[run_id] = written
-        for run_id, ended in batch.ends.items():
-            if run_id not in batch.starts:
-                result[run_id] = _alone(alias, lambda: _end_one(alias, ended))  # noqa: B023
         for run_id, value in batch.progress.items():
             _alone(alias, lambda: _update_progress(alias, run_id, value))  # noqa: B023
         for entry in batch.log_lines():
@@ -157,13 +159,17 @@ def _insert_one(alias: str, start: RunStarted, ended: RunEnded | None) -> bool:
         return True if ended is None else _update_ended(alias, ended)
     for _ in range(_TRIES):
         try:
-            _save(alias, row)
+            insert_alone(alias, row)
             break
         except DatabaseError as error:
             if is_away(error):
                 raise
             last = error
-        highest = _same_job(alias, row).aggregate(top=Max("start"))["top"]
+        guessed = guessed_row(alias, row)
+        if guessed is not None:
+            # The job's next run has taken this one for lost before it was on record.
+            return take_place(alias, row, guessed, ended)
+        highest = same_job(alias, row).aggregate(top=Max("start"))["top"]
         if highest is not None and highest >= row.start:
             # Another run holds the key: the queue was restored, or the job retried from outside.
             row.start = highest + 1
@@ -174,70 +180,8 @@ def _insert_one(alias: str, start: RunStarted, ended: RunEnded | None) -> bool:
             row.reason = "record incomplete"
     else:
         raise last
-    _see_to_lost(alias, row, start.losses)
+    see_to_lost(alias, row, start.losses)
     return True
-
-
-def _save(alias: str, row: JobRun) -> None:
-    with transaction.atomic(using=alias):
-        row.save(using=alias, force_insert=True)
-
-
-def _same_job(alias: str, row: JobRun) -> Any:
-    return JobRun.objects.using(alias).filter(
-        lane=row.lane, queue_job_id=row.queue_job_id, queue_created_at=row.queue_created_at
-    )
-
-
-def _see_to_lost(alias: str, row: JobRun, losses: int) -> None:
-    _close_lost(alias, row)
-    _add_lost(alias, row, losses)
-
-
-def _close_lost(alias: str, row: JobRun) -> None:
-    """Close the rows of earlier starts of the same job that still stand on running.
-
-    The queue hands a job out again only after its former worker's lock has run out, so those runs
-    are lost: their worker died, or was cut off from the queue (P30, P77).
-    """
-    if row.start > 1:
-        _same_job(alias, row).filter(status=RunStatus.RUNNING, start__lt=row.start).exclude(
-            id=row.id
-        ).update(
-            status=RunStatus.LOST,
-            reason=_LOST,
-            finished_at=timezone.now(),
-        )
-
-
-def _add_lost(alias: str, row: JobRun, losses: int) -> None:
-    """Write the lost runs that their workers did not live to put on record (design 9).
-
-    A start waits up to a tenth of a second for its commit; a handler that kills its worker may be
-    faster. The queue counts the losses, and the starts below ours that have no row are theirs.
-    """
-    if not losses:
-        return
-    same_job = _same_job(alias, row)
-    missing = min(losses, _MOST_LOST) - same_job.filter(status=RunStatus.LOST).count()
-    taken = set(same_job.values_list("start", flat=True)) if missing > 0 else set()
-    free = (start for start in range(row.start - 1, 0, -1) if start not in taken)
-    kept = [field for field in START_FIELDS if field not in ("start", "worker", "wait_ms")]
-    JobRun.objects.using(alias).bulk_create(
-        [
-            JobRun(
-                # As much earlier as it takes to stand before our own in the order of ids.
-                id=UUID(int=row.id.int - (back << _MILLISECOND)),
-                start=start,
-                status=RunStatus.LOST,
-                reason=f"{_LOST}, before the run was on record",
-                finished_at=row.started_at,
-                **{name: getattr(row, name) for name in kept},
-            )
-            for back, start in enumerate(islice(free, max(missing, 0)), start=1)
-        ],
-        ignore_conflicts=True,
-    )
 
 
 def _update_ended(alias: str, event: RunEnded) -> bool:

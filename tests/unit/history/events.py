@@ -13,7 +13,7 @@ from kumiko_django.history.batch import Batch, Ended
 from kumiko_django.history.events import LogLine, RunEnded, RunStarted
 from kumiko_django.types.ids import uuid7
 
-CREATED = dt.datetime(2026, 3, 1, 12, 0, tzinfo=dt.UTC)
+CREATED = timezone.now().replace(hour=12, minute=0, second=0, microsecond=0) - dt.timedelta(days=1)
 
 
 def started(job_id: str = "job", **values: Any) -> RunStarted:

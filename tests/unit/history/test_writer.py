@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 from typing import Any
 from uuid import UUID
@@ -9,6 +10,7 @@ from uuid import UUID
 import pytest
 from django.db import IntegrityError, connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from kumiko_django.history import record, writer
 from kumiko_django.history.batch import Batch
@@ -120,6 +122,13 @@ def test_a_loss_whose_run_has_a_row_adds_none() -> None:
     write(batch(started(start=3, losses=2)))
     statuses = JobRun.objects.order_by("start").values_list("start", "status")
     assert list(statuses) == [(1, "completed"), (2, "lost"), (3, "running")]
+
+
+def test_lost_runs_of_a_job_older_than_the_history_are_not_added() -> None:
+    """They may have been on record and pruned."""
+    old = timezone.now() - dt.timedelta(days=31)
+    write(batch(started(start=3, losses=2, queue_created_at=old)))
+    assert JobRun.objects.get().status == "running"
 
 
 def test_absurd_counts_of_a_foreign_job_add_little() -> None:

@@ -27,6 +27,7 @@ from redis.retry import Retry
 
 from kumiko_django.broker.address import RedisAddress, address_of
 from kumiko_django.broker.errors import unavailable
+from kumiko_django.broker.exchange import Pool
 from kumiko_django.broker.transport import ASYNC_CLASSES, SYNC_CLASSES, time_limit
 from kumiko_django.conf import get_settings
 from kumiko_django.exceptions import BrokerUnavailable
@@ -69,7 +70,7 @@ def new_sync_client(address: RedisAddress) -> redis.Redis:
     # One more try on a connection that the server has closed meanwhile. Not after a time-out: that
     # would double the wait. Adds are repeatable, their ids are ours.
     options["retry"] = Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,))
-    pool = redis.ConnectionPool(connection_class=SYNC_CLASSES[address.transport], **options)
+    pool = Pool(connection_class=SYNC_CLASSES[address.transport], **options)
     return redis.Redis.from_pool(pool)
 
 

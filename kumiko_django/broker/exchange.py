@@ -7,6 +7,7 @@ send a command and to read its answer (design 9), and every job passes here.
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -23,6 +24,35 @@ with contextlib.suppress(ImportError):  # an extra
     from hiredis import pack_command as _pack_fast
 
 
+class Pool(redis.ConnectionPool):
+    """A pool that also lends connections unseen.
+
+    redis-py asks the socket of each connection that it lends whether the server has closed it; that
+    costs as much as sending a command. :func:`exchange` finds out when it does so.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._resting: deque[Any] = deque()
+
+    def lend(self) -> Any:
+        """A connection, maybe one that the server has closed."""
+        try:
+            return self._resting.pop()
+        except IndexError:
+            return self.get_connection()
+
+    def take_back(self, connection: Any) -> None:
+        """Keep a connection on which no answer is outstanding."""
+        self._resting.append(connection)
+
+    def disconnect(self, *arguments: Any, **options: Any) -> None:
+        """Close the connections."""
+        while self._resting:
+            self.release(self._resting.pop())
+        super().disconnect(*arguments, **options)
+
+
 def exchange(client: redis.Redis, commands: Sequence[Command]) -> list[Any]:
     """Send commands together and read their answers.
 
@@ -33,8 +63,8 @@ def exchange(client: redis.Redis, commands: Sequence[Command]) -> list[Any]:
         RedisConnectionError, RedisTimeoutError, OSError: The connection failed, also at a second
             try. The commands may have been carried out, even twice.
     """
-    pool: Any = client.connection_pool
-    connection = pool.get_connection()
+    pool: Any = client.connection_pool  # a Pool; the client's stub does not know
+    connection = pool.lend()
     try:
         packed = _pack(connection, commands)
         try:
@@ -43,8 +73,12 @@ def exchange(client: redis.Redis, commands: Sequence[Command]) -> list[Any]:
             # The server has closed it meanwhile. Not after a time-out: that would double the wait.
             connection.disconnect()
             return _ask(connection, packed, len(commands))
+    except BaseException:
+        # Broken off, say, with answers on their way that the next user would take for its own.
+        connection.disconnect()
+        raise
     finally:
-        pool.release(connection)
+        pool.take_back(connection)
 
 
 def _ask(connection: Any, packed: list[bytes], count: int) -> list[Any]:

@@ -1,8 +1,7 @@
 """Connections that keep to a time limit: for the look-up of the host, and for all steps together.
 
-redis-py bounds single operations of a socket. Nothing bounds their sum there, nor the resolver: a
-server that answers each step of the handshake late, or a name server that is away, holds the caller
-up for as long as it likes (bullmq-python 1.5, user-needs 5).
+redis-py bounds single operations of a socket, not their sum, nor the resolver: a server that
+answers each step late, or a name server that is away, holds the caller up (bullmq-python 1.5).
 """
 
 from __future__ import annotations
@@ -170,9 +169,10 @@ class _TimedSocket:
     def __init__(self, connected: socket.socket, seconds: float | None) -> None:
         self._socket = connected
         self._seconds = seconds
+        self._set: float | None = None
 
     def settimeout(self, seconds: float | None) -> None:
-        self._seconds = seconds
+        self._seconds = self._set = seconds
         self._socket.settimeout(seconds)
 
     def recv(self, *arguments: Any) -> bytes:
@@ -188,7 +188,10 @@ class _TimedSocket:
         return getattr(self._socket, name)
 
     def _timed(self) -> socket.socket:
-        self._socket.settimeout(_left(self._seconds))
+        left = _left(self._seconds)
+        if left != self._set:  # a system call; mostly nothing has changed
+            self._set = left
+            self._socket.settimeout(left)
         return self._socket
 
 

@@ -86,7 +86,8 @@ def describe(url: str) -> str:
 def delete_keys(url: str, prefix: str) -> None:
     """Delete all keys of the queues with this prefix, and no others."""
     with _client(url) as client:
-        keys = list(client.scan_iter(match=f"bull:{prefix}-*", count=1000))
+        # Those of the lanes, and what the workers note for each other.
+        keys = list(client.scan_iter(match=f"bull:{prefix}[-:]*", count=1000))
         if keys:
             client.delete(*keys)
 

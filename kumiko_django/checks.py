@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from django.conf import settings as django_settings
 from django.core import checks
 from django.core.checks import CheckMessage, Error, register
 from django.db import connections, router
@@ -64,6 +65,41 @@ def _check_ages(settings: Settings) -> list[CheckMessage]:
             "Failed jobs leave the queue before completed ones do.",
             hint='Set KUMIKO["FAILED_AGE"] to at least KUMIKO["COMPLETED_AGE"].',
             id="kumiko.W001",
+        )
+    ]
+
+
+@register(TAG)
+def check_time_zones(app_configs: Sequence[Any] | None = None, **_: Any) -> list[CheckMessage]:
+    """Django works with aware times; the history has no others."""
+    if django_settings.USE_TZ:
+        return []
+    return [
+        Error(
+            "USE_TZ is off: the run history cannot be written with times that have no zone.",
+            hint="Set USE_TZ = True, which is Django's default.",
+            id="kumiko.E004",
+        )
+    ]
+
+
+@register(TAG)
+def check_autocommit(app_configs: Sequence[Any] | None = None, **_: Any) -> list[CheckMessage]:
+    """The database of the history commits what is written to it."""
+    from kumiko_django.history.models import JobRun
+
+    alias = router.db_for_write(JobRun)
+    if connections[alias].settings_dict.get("AUTOCOMMIT", True):
+        return []
+    return [
+        Error(
+            f"The database {alias!r} has AUTOCOMMIT off, so Django would never commit the run "
+            "history.",
+            hint=(
+                f'Remove "AUTOCOMMIT": False from DATABASES[{alias!r}], or route the app "kumiko" '
+                "to a database that has it on (DATABASE_ROUTERS)."
+            ),
+            id="kumiko.E005",
         )
     ]
 

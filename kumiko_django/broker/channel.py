@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import redis.asyncio
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError
 
 from kumiko_django.broker.bullmq import Script
@@ -20,7 +21,6 @@ from kumiko_django.broker.exchange import aexchange
 
 MOST_EXCHANGES = 1
 """As many are on their way at a time; what comes meanwhile waits, and goes together."""
-
 
 CLOSE_SECONDS = 1.0
 
@@ -35,8 +35,9 @@ class _Call:
 class Channel:
     """Sends script calls over a pooled client. Bound to the running event loop.
 
-    The order of calls made in one turn of the loop is kept. A call fails for itself: an error that
-    Redis answers is raised where the call is awaited; an error of the connection in all calls of
+    The order of calls made in one turn of the loop is kept, but for scripts that the server does
+    not know yet: these come after the others. A call fails for itself: an error that Redis answers
+    is raised where the call is awaited; an error of the connection in all calls of
     the exchange, some of which may have been carried out.
     """
 
@@ -45,6 +46,7 @@ class Channel:
         self._loop = asyncio.get_running_loop()
         self._waiting: list[_Call] = []
         self._exchanges: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> asyncio.Future[Any]:
         """Run a script; await the answer.
@@ -63,18 +65,30 @@ class Channel:
         return self._ask(None, command)
 
     async def close(self) -> None:
-        """Wait a moment for what is on its way; give up what is not answered then."""
+        """Wait a moment for what is on its way; give up what is not answered then.
+
+        Whoever asks from then on, or has asked and was not sent, is told that nothing was done.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 while self._waiting or self._exchanges:
                     await asyncio.sleep(0)
                     if self._exchanges:
                         await asyncio.wait(self._exchanges)
-        for exchange in self._exchanges:
+        self._closed = True
+        calls, self._waiting = self._waiting, []
+        for call in calls:
+            _tell(call.answer, _closed_error())
+        exchanges = list(self._exchanges)
+        for exchange in exchanges:
             exchange.cancel()
+        await asyncio.gather(*exchanges, return_exceptions=True)
 
     def _ask(self, script: Script | None, command: tuple[Any, ...]) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = self._loop.create_future()
+        if self._closed:
+            answer.set_exception(_closed_error())
+            return answer
         if not self._waiting and len(self._exchanges) < MOST_EXCHANGES:
             self._loop.call_soon(self._send)
         self._waiting.append(_Call(script, command, answer))
@@ -111,6 +125,10 @@ class Channel:
     async def _load(self, calls: list[_Call]) -> None:
         texts = {call.script.text for call in calls if call.script is not None}
         await aexchange(self._client, [("SCRIPT", "LOAD", text) for text in texts])
+
+
+def _closed_error() -> Exception:
+    return RedisConnectionError("The channel is closed; nothing was sent.")
 
 
 def _tell(future: asyncio.Future[Any], answer: Any) -> None:

@@ -22,7 +22,7 @@ from kumiko_django.broker import records
 from kumiko_django.broker.address import RedisAddress
 from kumiko_django.broker.bullmq import queue_scripts
 from kumiko_django.broker.connection import current_address, new_async_client
-from kumiko_django.broker.delivery import Delivery, Desk, Fate, Verdict
+from kumiko_django.broker.delivery import BARRED, Delivery, Desk, Fate, Verdict
 from kumiko_django.broker.lane_worker import LaneWorker, Refused, Taken
 from kumiko_django.broker.locks import LockKeeper
 from kumiko_django.definitions.options import Lane
@@ -32,8 +32,16 @@ logger = logging.getLogger("kumiko_django.broker")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 _WAKE_SECONDS = 1.0
+_LOOK_SECONDS = 1.0
 MOST_FAULTS = 10
 """A consumer that only meets faults, one after the other, is better started anew."""
+
+
+_MEANING = {
+    Fate.GONE: "it has been removed",
+    Fate.VOID: "another worker has it, or had it; its outcome here is void",
+    Fate.BARRED: BARRED,
+}
 
 
 class Consumer:
@@ -132,7 +140,9 @@ class Consumer:
     async def _slot_is_free(self) -> bool:
         while not self._stopping and not self._may_fetch(len(self._slots) + 1):
             self._changed.clear()
-            await self._changed.wait()
+            with contextlib.suppress(TimeoutError):
+                # Nobody says so when room comes because records were given up.
+                await asyncio.wait_for(self._changed.wait(), _LOOK_SECONDS)
         return not self._stopping
 
     def _may_fetch(self, slots: int) -> bool:
@@ -244,11 +254,10 @@ class Consumer:
                 )
                 fate = Fate.AGREED
             except Refused as error:
-                fate = Fate.GONE if error.is_gone else Fate.VOID
+                fate = error.fate
                 logger.warning(
-                    "Job %s (%s) is no longer this worker's (%s): %s",
-                    delivery.job_id, delivery.job_name, error,
-                    "it has been removed" if error.is_gone else "its outcome here is void",
+                    "Job %s (%s) cannot be settled as it ended (%s): %s",
+                    delivery.job_id, delivery.job_name, error, _MEANING[fate],
                 )  # fmt: skip
             except (RedisError, OSError) as error:
                 self._keeper.hold(token, delivery.job_id)

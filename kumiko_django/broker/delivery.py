@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from kumiko_django.definitions.options import Lane
 from kumiko_django.types.jsonable import JSON
@@ -79,6 +79,9 @@ class GiveBack:
 Settlement: TypeAlias = Complete | Retry | Fail | GiveBack
 
 
+BARRED: Final = "the queue does not complete it: it has children that are unfinished or failed"
+
+
 class Fate(enum.Enum):
     """What the queue made of a settlement."""
 
@@ -88,6 +91,8 @@ class Fate(enum.Enum):
     """The job is no longer there: removed by another client, or the queue was emptied."""
     VOID = enum.auto()
     """The lock was lost: another worker has the job, or had it."""
+    BARRED = enum.auto()
+    """A parent whose children are unfinished or failed cannot be completed: it has failed."""
     UNTOLD = enum.auto()
     """Redis is away and the process ends; the queue hands the job out again."""
 

@@ -127,6 +127,8 @@ def _pack(connection: Any, commands: Sequence[Command]) -> list[bytes]:
         try:
             return [b"".join(map(_pack_fast, commands))]
         except UnicodeEncodeError:
-            pass  # a lone surrogate; the connection knows what shall become of it
+            # A lone surrogate. The connection's own packer may be the same one; its encoder knows
+            # what shall become of it.
+            commands = [tuple(map(connection.encoder.encode, words)) for words in commands]
     packed: list[bytes] = connection.pack_commands(commands)
     return packed

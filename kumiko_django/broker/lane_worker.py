@@ -23,7 +23,7 @@ from kumiko_django.broker import records, settling
 from kumiko_django.broker.bullmq import fetched_of, queue_scripts, script_of
 from kumiko_django.broker.channel import Channel
 from kumiko_django.broker.connection import LONGEST_BLOCK_SECONDS
-from kumiko_django.broker.delivery import Delivery, GiveBack, Settlement
+from kumiko_django.broker.delivery import BARRED, Delivery, Fail, Fate, GiveBack, Settlement
 from kumiko_django.broker.keys import queue_name
 from kumiko_django.broker.rescue import Rescue, is_script_fault
 from kumiko_django.broker.settling import LARGEST_NUMBER
@@ -44,19 +44,19 @@ _PARENT_OPTIONS = (
 )  # fmt: skip
 
 
-_GONE = -1
-"""How the package's scripts say that there is no such job."""
+_FATES = {-1: Fate.GONE, -4: Fate.BARRED, -9: Fate.BARRED}
+"""What the package's scripts mean: no such job, children pending, children failed. Whatever else
+they refuse is no longer ours: another worker has the job, or had it."""
 
 Taken: TypeAlias = tuple[Job, Delivery]
 
 
 class Refused(Exception):
-    """The queue does not take a settlement: the job is no longer ours."""
+    """The queue does not take a settlement."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"code {code}")
-        self.is_gone = code == _GONE
-        """There is no such job any more; else another worker has it, or had it."""
+        self.fate = _FATES.get(code, Fate.VOID)
 
 
 class LaneWorker:
@@ -153,7 +153,7 @@ class LaneWorker:
             The next job; None if nothing is due, or it could not be taken in the same step.
 
         Raises:
-            Refused: The job is no longer ours; what was to be told is void.
+            Refused: The job is no longer ours, or cannot be completed and has been failed.
         """
         field = records.record_field(delivery)
         call = settling.call(self._scripts, job, token, settlement, fetch=fetch)
@@ -168,13 +168,21 @@ class LaneWorker:
             return None
         if isinstance(answer, int) and answer < 0:
             if not await records.is_stored(self.channel, self.lane, field, record):
-                raise Refused(answer)
+                raise await self._refused(job, token, answer)
             # It had been done; only its answer was lost. So is what may have been fetched.
             await self._put_back_taken(token)
             return None
         if isinstance(settlement, GiveBack):
             await self.wake_others()  # the script does so only for jobs without a priority
         return await self._next(answer, token) if fetch and isinstance(answer, list) else None
+
+    async def _refused(self, job: Job, token: str, code: int) -> Refused:
+        refused = Refused(code)
+        if refused.fate is Fate.BARRED:
+            # Its lock is still ours. Left alone it would be handed out again, for ever.
+            call = settling.call(self._scripts, job, token, Fail(BARRED), fetch=False)
+            await self.channel.run(script_of(call.script), call.keys, call.args)
+        return refused
 
     async def _next(self, answer: list[Any], token: str) -> Taken | None:
         """What was fetched with a settlement. Whatever goes wrong now is not the settlement's."""
@@ -241,7 +249,7 @@ class LaneWorker:
         )
         # What the package sends along when the job is settled must be of the kinds that its script
         # can handle: an error there would leave the job half settled.
-        job.attempts = delivery.max_attempts
+        job.attempts, job.attemptsMade = delivery.max_attempts, delivery.attempt - 1
         for option in _PARENT_OPTIONS:
             job.opts[option] = bool(job.opts.get(option))
         return delivery

@@ -57,8 +57,8 @@ def recording(file_name: str) -> Script:
 
 
 def records_key(lane: Lane) -> str:
-    """The hash that holds a lane's records."""
-    return f"{queue_scripts(queue_name(lane)).keys['']}unrecorded"
+    """The hash that holds a lane's records. The colon keeps it apart from every job's id."""
+    return f"{queue_scripts(queue_name(lane)).keys['']}kumiko:unrecorded"
 
 
 def field_of(job_id: str, created_at_ms: int, start: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from asgiref.sync import AsyncToSync, SyncToAsync
@@ -18,6 +19,8 @@ def sync_code_has_run() -> bool:
         return True  # the thread that has called async_to_sync
     context = SyncToAsync.thread_sensitive_context.get(None)
     if context is None:
+        if asyncio.get_running_loop() in AsyncToSync.loop_thread_executors:
+            return True  # the same, for a task that has not inherited who called
         return _has_thread(SyncToAsync.single_thread_executor)
     executor = SyncToAsync.context_to_thread_executor.get(context)
     return executor is not None and _has_thread(executor)

@@ -15,7 +15,7 @@ from kumiko_django.history.models import JobRun, JobRunLog
 # PostgreSQL takes neither NUL nor lone surrogates, in text or in JSON.
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _REPLACEMENT = "\ufffd"
-_MAX_DEPTH = 100
+MAX_DEPTH = 100
 """SQLite reads JSON that is nested up to 1,000 levels deep, and Python not even that."""
 _MAX_BITS = 4096
 """Python does not write longer numbers as text (it stops at 4,300 digits)."""
@@ -46,8 +46,8 @@ def _clean_json(value: Any, depth: int) -> Any:
         return str(value)
     if isinstance(value, int) and value.bit_length() > _MAX_BITS:
         return f"(a number of {value.bit_length()} bits)"
-    if isinstance(value, list | dict) and depth > _MAX_DEPTH:
-        return f"(nested more than {_MAX_DEPTH} levels deep)"
+    if isinstance(value, list | dict) and depth > MAX_DEPTH:
+        return f"(nested more than {MAX_DEPTH} levels deep)"
     if isinstance(value, list):
         return [_clean_json(item, depth + 1) for item in value]
     if isinstance(value, dict):

@@ -14,7 +14,7 @@ from dataclasses import fields
 from typing import Any, Final, get_type_hints
 from uuid import UUID
 
-from kumiko_django.history.clean import clean_row, column_limits
+from kumiko_django.history.clean import MAX_DEPTH, clean_row, column_limits
 from kumiko_django.history.events import LogLine, RunEnded, RunStarted
 
 START_FIELDS: Final = tuple(
@@ -23,6 +23,8 @@ START_FIELDS: Final = tuple(
 END_FIELDS: Final = tuple(f.name for f in fields(RunEnded) if f.name != "run_id")
 _JSON_COLUMNS: Final = ("payload", "result", "progress")
 _TIMES: Final = ("queue_created_at", "started_at", "enqueued_at", "finished_at")
+_COUNTS: Final = ("attempt", "max_attempts", "start", "losses")
+_NAMES: Final = ("job_name", "lane", "queue_job_id", "tenant_id", "status")
 _NUL: Final = "\\u0000"
 
 _dumps = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
@@ -58,14 +60,15 @@ def decode(text: str) -> tuple[RunStarted, RunEnded, list[LogLine]]:
             if values[name] is not None:
                 values[name] = json.loads(values[name])
         for name in _TIMES:
-            values[name] = dt.datetime.fromisoformat(values[name])
+            values[name] = _time(values[name])
+        _refuse_other_kinds(values)
         run_id = UUID(values["id"])
         start = RunStarted(
             run_id, losses=values["losses"], **{name: values[name] for name in START_FIELDS}
         )
         ended = RunEnded(run_id, **{name: values[name] for name in END_FIELDS})
         return start, ended, [_line(values) for values in json.loads(lines or "[]")]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UnreadableRecord(f"this is no record of a run: {error}") from error
 
 
@@ -83,11 +86,43 @@ def _row(run_id: UUID, values: dict[str, Any]) -> str:
     try:
         text = _dumps(_plain(run_id, values))
         text.encode()
-        if _NUL not in text:
+        if _NUL not in text and not _is_deep(text, values):
             return text
     except (ValueError, RecursionError):
         pass  # a lone surrogate, a number that JSON has not, an endless structure
     return _dumps(_plain(run_id, clean_row(values)))
+
+
+def _is_deep(text: str, values: dict[str, Any]) -> bool:
+    """Whether it is nested deeper than the history keeps, so that not every thread can read it."""
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return False  # most are
+    level = [value for name in _JSON_COLUMNS if isinstance(value := values.get(name), list | dict)]
+    for _ in range(MAX_DEPTH + 1):
+        level = [
+            item
+            for value in level
+            for item in (value.values() if isinstance(value, dict) else value)
+            if isinstance(item, (list, dict))  # faster than with |
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _time(text: str) -> dt.datetime:
+    time = dt.datetime.fromisoformat(text)
+    if time.tzinfo is None:
+        raise ValueError("a time has no zone")
+    return time
+
+
+def _refuse_other_kinds(values: dict[str, Any]) -> None:
+    """What is compared and looked for must be of the right kind; the rest is the database's."""
+    for names, kind in ((_COUNTS, int), (_NAMES, str)):
+        for name in names:
+            if type(values[name]) is not kind:
+                raise TypeError(f"{name} is no {kind.__name__}")
 
 
 def _plain(run_id: UUID, values: dict[str, Any]) -> dict[str, Any]:

@@ -118,6 +118,11 @@ class Recorder:
             if self._closing and not self._thread.is_alive():
                 future.set_exception(RuntimeError("the recorder has been closed"))
                 return future
+            former = self._batch.ends.get(event.run_id)
+            if former is not None:  # found by the job's next run before it was told of
+                future = former.future
+                self._unwritten -= 1
+                self._characters -= len(former.record)
             self._batch.progress.pop(event.run_id, None)
             self._batch.ends[event.run_id] = Ended(event, future, record)
             self._unwritten += 1

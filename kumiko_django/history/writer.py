@@ -72,7 +72,7 @@ def _write_together(alias: str, batch: Batch) -> dict[UUID, Result]:
         # next one of its job, in the same batch, looks for those that do.
         for run_id, ended in batch.ends.items():
             if run_id not in result:
-                result[run_id] = _update_ended(alias, ended.event)
+                result[run_id] = _end_one(alias, ended)
         for run_id, start in batch.starts.items():
             if start.start > 1 or start.losses:
                 see_to_lost(alias, _row(start, batch.end_of(run_id)), start.losses)
@@ -145,10 +145,12 @@ def _row(start: RunStarted, ended: RunEnded | None) -> JobRun:
 
 def _end_one(alias: str, ended: Ended) -> bool:
     """The end of a run whose start has been written, or should have been: then the whole of it."""
-    if ended.record and not JobRun.objects.using(alias).filter(id=ended.event.run_id).exists():
-        start, event, _ = decode(ended.record)
-        return _insert_one(alias, start, event)
-    return _update_ended(alias, ended.event)
+    if _update_ended(alias, ended.event):
+        return True
+    if not ended.record or JobRun.objects.using(alias).filter(id=ended.event.run_id).exists():
+        return False
+    start, event, _ = decode(ended.record)
+    return _insert_one(alias, start, event)
 
 
 def _insert_one(alias: str, start: RunStarted, ended: RunEnded | None) -> bool:

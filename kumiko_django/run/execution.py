@@ -158,7 +158,8 @@ class _RunThread(ThreadSensitiveContext):
         return self
 
     async def __aexit__(self, *details: object) -> None:
-        SyncToAsync.context_to_thread_executor.pop(self, None)
+        # It stays there for tasks that outlive the run; asgiref would make threads of its own for
+        # them, with connections that nobody closes. With the last of them it goes.
         if self.token is not None:
             SyncToAsync.thread_sensitive_context.reset(self.token)
         self._thread.give_back()

@@ -30,12 +30,14 @@ class _Task:
     Attributes:
         function: To be called.
         tell: Given its result, or what it raised.
+        ends: Whether nothing of a run is left afterwards; connections are cleaned then.
         frees: Whether the thread is free afterwards, for whoever comes next.
     """
 
     function: Callable[[], Any]
     tell: Callable[[Any, BaseException | None], None]
-    frees: bool
+    ends: bool = True
+    frees: bool = True
 
 
 class HandlerThreads:
@@ -65,7 +67,7 @@ class HandlerThreads:
             self._mailbox = Mailbox(loop)
         future: asyncio.Future[Any] = loop.create_future()
         call = partial((context or contextvars.copy_context()).run, function)
-        self.take().put(_Task(call, partial(_post, self._mailbox, future), frees=True))
+        self.take().put(_Task(call, partial(_post, self._mailbox, future)))
         return future
 
     def take(self) -> queue.SimpleQueue[_Task | None]:
@@ -99,16 +101,18 @@ class HandlerThreads:
                 result = task.function()
             except BaseException as raised:  # noqa: BLE001  (SystemExit of a handler is a failure)
                 error = raised
-            begins = task.frees
+            begins = task.ends
             if begins:
                 clean_connections()
                 idle_since = time.monotonic()
-                self._free(inbox)
+            if task.frees:
+                self.free(inbox)
             task.tell(result, error)
             del task, result, error
         connections.close_all()
 
-    def _free(self, inbox: queue.SimpleQueue[_Task | None]) -> None:
+    def free(self, inbox: queue.SimpleQueue[_Task | None]) -> None:
+        """Let others have the thread of an inbox."""
         with self._guard:
             if self._closed:
                 inbox.put(None)
@@ -119,12 +123,15 @@ class HandlerThreads:
 class BorrowedThread(Executor):
     """One of the threads for all sync work of an async run, one thing after the other.
 
-    It is taken when there is something to do: most async runs have nothing.
+    It is taken when there is something to do: most async runs have nothing. What a task that
+    outlives its run still asks for gets threads call by call.
     """
 
     def __init__(self, threads: HandlerThreads) -> None:
         self._pool = threads
         self._inbox: queue.SimpleQueue[_Task | None] | None = None
+        self._asked: list[Future[Any]] = []
+        self._is_over = False
 
     @property
     def _threads(self) -> bool:
@@ -133,18 +140,28 @@ class BorrowedThread(Executor):
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Call a function in the thread."""
-        if self._inbox is None:
-            self._inbox = self._pool.take()
+        inbox = self._inbox
+        if inbox is None:
+            inbox = self._pool.take()
+            self._inbox = None if self._is_over else inbox
         future: Future[Any] = Future()
         call = partial(_unless_cancelled, future, partial(function, *args, **kwargs))
-        self._inbox.put(_Task(call, partial(_set, future), frees=False))
+        inbox.put(_Task(call, partial(_set, future), ends=self._is_over, frees=self._is_over))
+        self._asked = [asked for asked in self._asked if not asked.done()]
+        self._asked.append(future)
         return future
 
     def give_back(self) -> None:
         """Let others have the thread when it has done what it was given. Never blocks."""
-        inbox, self._inbox = self._inbox, None
-        if inbox is not None:
-            inbox.put(_Task(lambda: None, lambda *_: None, frees=True))
+        inbox, self._inbox, self._is_over = self._inbox, None, True
+        if inbox is None:
+            return
+        # At once where nothing is left to do but to clean up: a run that follows would get another
+        # thread, with another connection. A call that was given up may take for ever.
+        is_busy = not all(asked.done() for asked in self._asked)
+        inbox.put(_Task(lambda: None, lambda *_: None, frees=is_busy))
+        if not is_busy:
+            self._pool.free(inbox)
 
 
 class _Cancelled(Exception):

@@ -9,7 +9,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 
+from django.db import DatabaseError
+
 from kumiko_django.broker.delivery import (
+    BARRED,
     Complete,
     Delivery,
     Fail,
@@ -55,7 +58,10 @@ class Verdicts:
             if fate is Fate.UNTOLD:
                 return  # the job's next run takes this one for lost
             try:
-                future = self._record_end(run, _as_told(end, fate), record, awaited=reported)
+                seen = _as_told(end, fate)
+                # The record says what the run came to here, which is not what the queue has seen.
+                kept = record if seen is end else ""
+                future = self._record_end(run, seen, kept, awaited=reported)
             except Exception:
                 logger.exception("Run %s is not on record", run.run_id)
                 return
@@ -66,8 +72,6 @@ class Verdicts:
         return Verdict(_settlement(outcome), record, told, takes_next=not reported)
 
     def _record_end(self, run: Run, end: RunEnded, record: str, *, awaited: bool) -> Future[bool]:
-        if end.status == "lost":
-            record = ""  # it says what the run came to here, which is void
         future = self._recorder.run_ended(end, record, awaited=awaited)
         future.add_done_callback(lambda _: self._look_at(run, future))
         return future
@@ -77,7 +81,11 @@ class Verdicts:
         error = future.exception()
         name, run_id = run.delivery.job_name, run.run_id
         if error is not None:
-            logger.error("Run %s of %s is not on record: %s", run_id, name, error)
+            # At a stop without the database, of which the host tells once: the queue keeps it.
+            level = (
+                logging.DEBUG if isinstance(error, TimeoutError | DatabaseError) else logging.ERROR
+            )
+            logger.log(level, "Run %s of %s is not on record: %s", run_id, name, error)
             return
         if not future.result():
             logger.warning(
@@ -110,6 +118,8 @@ def _as_told(end: RunEnded, fate: Fate) -> RunEnded:
             duration_ms=end.duration_ms, reason=LOCK_LOST, progress=end.progress,
             object_ref=end.object_ref,
         )  # fmt: skip
+    if fate is Fate.BARRED:
+        return replace(end, status="failed", error=BARRED)
     if fate is Fate.GONE and not end.reason:
         return replace(end, reason=JOB_GONE)
     return end

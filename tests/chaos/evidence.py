@@ -37,7 +37,7 @@ class Evidence:
 
     def unrecorded(self) -> list[str]:
         """List the runs (``<job id>/<created ms>/<start>``) whose rows the queue vouches for."""
-        return list(self._client.hkeys(self.queue.key("unrecorded")))
+        return list(self._client.hkeys(self.queue.key("kumiko:unrecorded")))
 
     def calls(self) -> dict[str, int]:
         """Count the calls of handlers by job id."""

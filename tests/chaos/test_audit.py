@@ -67,7 +67,7 @@ FAULTS: dict[str, tuple[Callable[[Evidence], object], str]] = {
     ),
     "a log line missing": (lambda _: JobRunLog.objects.all().delete(), "the log of its"),
     "a record left": (
-        lambda seen: seen.queue.client.hset(seen.queue.key("unrecorded"), "x/1/1", "{}"),
+        lambda seen: seen.queue.client.hset(seen.queue.key("kumiko:unrecorded"), "x/1/1", "{}"),
         "left in the queue",
     ),
     "not completed in the queue": (

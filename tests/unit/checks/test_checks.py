@@ -133,6 +133,25 @@ def database(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return use
 
 
+def test_e004_times_without_a_zone(settings: Settings) -> None:
+    """SQLite would refuse every record, PostgreSQL take them and the commands fail."""
+    settings.USE_TZ = False
+
+    assert isinstance(the_only_one("kumiko.E004"), checks.Error)
+
+
+def test_e005_a_database_that_never_commits(database: Callable[..., None]) -> None:
+    """Every record would be written, dropped beside the queue, and gone."""
+    database("postgresql", NAME="shop", AUTOCOMMIT=False)
+
+    message = the_only_one("kumiko.E005")
+
+    assert isinstance(message, checks.Error)
+    assert "'default'" in message.msg
+    database("postgresql", NAME="shop", AUTOCOMMIT=True)
+    assert found() == []
+
+
 @pytest.mark.parametrize(
     "options",
     [{}, None, {"transaction_mode": "DEFERRED"}, {"timeout": 20}, {"transaction_mode": None}],
@@ -195,5 +214,7 @@ def test_they_are_registered_under_our_tag_and_once() -> None:
         if getattr(check, "__module__", "") == kumiko_checks.__name__
     ]
 
-    assert sorted(check.__name__ for check in ours) == ["check_settings", "check_sqlite"]
+    assert sorted(check.__name__ for check in ours) == [
+        "check_autocommit", "check_settings", "check_sqlite", "check_time_zones",
+    ]  # fmt: skip
     assert all(kumiko_checks.TAG in check.tags for check in ours)

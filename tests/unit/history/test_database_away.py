@@ -21,6 +21,7 @@ from django.db import (
     InterfaceError,
     InternalError,
     OperationalError,
+    ProgrammingError,
     connection,
     connections,
 )
@@ -202,6 +203,26 @@ def test_closing_does_not_wait_for_a_driver_that_hangs(
     ],
 )
 def test_which_errors_mean_away(error: Exception, expected: bool) -> None:
+    assert is_away(error) is expected
+
+
+@pytest.mark.parametrize(
+    ("cause", "expected"),
+    [
+        (psycopg.errors.UndefinedTable, True),
+        (psycopg.errors.UndefinedColumn, True),
+        (psycopg.errors.InsufficientPrivilege, True),
+        (psycopg.errors.InvalidSchemaName, True),
+        (psycopg.errors.SyntaxError, False),
+        (None, False),
+    ],
+)
+def test_a_database_that_is_being_migrated_is_waited_for(
+    cause: type[psycopg.Error] | None, expected: bool
+) -> None:
+    """P26: no row is to blame, so none may be given up. SQLite calls the same operational."""
+    error = ProgrammingError("relation does not exist")
+    error.__cause__ = None if cause is None else cause("relation does not exist")
     assert is_away(error) is expected
 
 

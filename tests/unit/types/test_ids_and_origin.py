@@ -51,6 +51,21 @@ def test_ids_sort_by_the_time_they_were_made() -> None:
     assert str(first) < str(second)
 
 
+def test_ids_of_one_millisecond_sort_by_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RFC 9562, 6.2: runs that begin in the same millisecond stand in the admin as they began."""
+    began = 1_790_000_000_000_000_000
+    moments = [began + 250 * step for step in range(4000)]  # a millisecond
+    clock = iter(moments)
+    monkeypatch.setattr(time, "time_ns", lambda: next(clock))
+    ids = [uuid7() for _ in moments]
+    monkeypatch.undo()
+
+    assert [str(made) for made in ids] == sorted(str(made) for made in ids)
+    assert {made.int >> 80 for made in ids} == {began // 1_000_000}
+    assert {made.version for made in ids} == {7}
+    assert {made.variant for made in ids} == {uuid.RFC_4122}
+
+
 ORIGINS = [
     (WriteOrigin("anonymous"), {"root": "anonymous"}),
     (WriteOrigin("user"), {"root": "user"}),

@@ -1,0 +1,180 @@
+"""Ends that are not as usual: the job is gone, its record odd, its run's record given up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from typing import Any
+
+import pytest
+import redis
+from bullmq import FlowProducer
+
+from kumiko_django import JobContext, dispatch, dispatch_many
+from kumiko_django.broker.delivery import BARRED
+from kumiko_django.broker.records import records_key
+from kumiko_django.history import recorder as recorder_module
+from kumiko_django.history import writer
+from kumiko_django.history.batch import Batch
+from kumiko_django.history.models import JobRun
+from kumiko_django.worker import recovery
+from tests.helpers.fixtures import QueueStateFactory
+from tests.helpers.waiting import wait_until
+from tests.integration.worker.host_thread import (
+    RETENTION,
+    Define,
+    StartHost,
+    add_raw,
+    ended_run,
+    ended_runs,
+    found,
+)
+
+
+def test_a_job_that_was_removed_while_it_ran_says_so_in_the_history(
+    host: StartHost, define: Define, queue_state: QueueStateFactory, raw_redis: redis.Redis
+) -> None:
+    """Design 9: what the queue has seen stands in the row, not what the run had ready for it."""
+    go_on = threading.Event()
+
+    async def slow(payload: dict[str, Any], ctx: JobContext) -> None:
+        await asyncio.to_thread(go_on.wait, 20)
+
+    job = define(slow, name="slow")
+    host("worker")
+    job_id = dispatch(job, {}, tenant_id="acme").job_id
+    wait_until(lambda: JobRun.objects.filter(queue_job_id=job_id).exists(), description="it runs")
+    queue = queue_state("worker")
+    raw_redis.lrem(queue.key("active"), 0, job_id)
+    raw_redis.delete(queue.key(job_id), queue.key(f"{job_id}:lock"))
+    go_on.set()
+
+    run = ended_run(job_id)
+
+    assert (run.status, run.final) == ("completed", True)
+    assert run.reason == "its job was no longer in the queue when it ended"
+
+
+def test_a_parent_that_cannot_be_completed_fails_once(
+    host: StartHost, define: Define, queue_prefix: str, redis_url: str
+) -> None:
+    """A flow of another client: its first child fails and lets the parent run, the other is not
+    done. The queue refuses to complete such a parent, and would hand it out for ever."""
+    calls: list[str] = []
+
+    def fails(payload: dict[str, Any], ctx: JobContext) -> None:
+        raise RuntimeError("no")
+
+    def parent(payload: dict[str, Any], ctx: JobContext) -> None:
+        calls.append(ctx.job_id)
+
+    child = define(fails, name="child", tenant="system").qualified_name
+    name = define(parent, name="parent", tenant="system").qualified_name
+    queue = f"{queue_prefix}-worker"
+    options = [{"attempts": 1, "continueParentOnFailure": True}, {"delay": 60_000}]
+    children = [
+        {"name": child, "queueName": queue, "data": {}, "opts": {**RETENTION, **each}}
+        for each in options
+    ]
+
+    async def add_flow() -> None:
+        producer = FlowProducer({"connection": redis_url})
+        flow = {"name": name, "queueName": queue, "data": {}, "opts": RETENTION}
+        await producer.add({**flow, "children": children})
+        await producer.close()
+
+    asyncio.run(add_flow())
+    host("worker")
+
+    def ended() -> JobRun | None:
+        return JobRun.objects.filter(job_name=name).exclude(status="running").first()
+
+    run = found(wait_until(ended, description="the parent has ended"))
+    assert (run.status, run.final, run.error) == ("failed", True, BARRED)
+    assert len(calls) == 1
+
+
+def test_a_worker_goes_on_when_the_records_that_filled_it_are_given_up(
+    host: StartHost,
+    define: Define,
+    queue_state: QueueStateFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody tells the consumers of that room; a lane must not stand still for ever (P93)."""
+    broken, full = threading.Event(), threading.Event()
+    ran: list[int] = []
+    given_up: list[int] = []
+    real = writer.write
+    monkeypatch.setattr(recorder_module, "MOST_ENDS", 4)
+    # Another worker writes them; what this one recovers would tell its consumers after all.
+    monkeypatch.setattr(recovery, "recover", lambda now, go_on: 0)
+
+    def write(alias: str, batch: Batch) -> Any:
+        if broken.is_set() and batch.ends:
+            full.wait(20)
+            given_up.append(len(batch.ends))
+            raise RuntimeError("a router of the host is broken")
+        return real(alias, batch)
+
+    async def quick(payload: dict[str, Any], ctx: JobContext) -> None:
+        ran.append(1)
+
+    job = define(quick, name="quick")
+    broken.set()
+    monkeypatch.setattr(recorder_module, "write", write)
+    dispatch_many(job, [{}] * 12, tenant_id="acme")
+    host("worker", concurrency=2)
+    queue = queue_state("worker")
+    wait_until(lambda: len(ran) >= 4 and not queue.active, description="there is no room")
+    full.set()
+    wait_until(lambda: sum(given_up) == len(ran), description="their records are given up")
+    broken.clear()
+
+    last = dispatch(job, {}, tenant_id="acme").job_id
+
+    assert ended_run(last).status == "completed"
+
+
+def test_a_job_may_be_called_like_the_place_of_the_records(
+    host: StartHost, define: Define, redis_url: str, queue_prefix: str
+) -> None:
+    """Ids are chosen by producers; no key of ours may be that of a job."""
+
+    async def quick(payload: dict[str, Any], ctx: JobContext) -> None:
+        pass
+
+    define(quick, name="quick", tenant="system")
+    queue = f"{queue_prefix}-worker"
+    name = records_key("worker").removeprefix(f"bull:{queue}:")
+    assert ":" in name, "bullmq refuses such ids, so no job can have it"
+    add_raw(redis_url, queue, [("testapp:job:quick", {}, {"jobId": "unrecorded"})])
+    host("worker")
+
+    assert ended_run("unrecorded").status == "completed"
+
+
+def test_more_attempts_than_the_queue_can_count_are_settled_once(
+    host: StartHost, define: Define, queue_state: QueueStateFactory, raw_redis: redis.Redis
+) -> None:
+    """bullmq-python 1.11: what cannot be told to the queue would run again and again."""
+    ran: list[str] = []
+
+    async def quick(payload: dict[str, Any], ctx: JobContext) -> None:
+        ran.append(ctx.job_id)
+
+    job = define(quick, name="quick", tenant="system")
+    queue = queue_state("worker")
+    fields: Any = {"name": job.qualified_name, "data": "{}", "opts": json.dumps(RETENTION),
+              "timestamp": "1", "atm": str(10**20)}  # fmt: skip
+    raw_redis.hset(queue.key("odd"), mapping=fields)
+    raw_redis.lpush(queue.key("wait"), "odd")
+    host("worker")
+
+    (run,) = ended_runs("odd")
+
+    assert run.status == "completed"
+    wait_until(lambda: "odd" in queue.completed, description="the queue has been told")
+    assert ran == ["odd"]
+    raw_redis.delete(queue.key("odd"))  # the suite's own look cannot read such numbers
+    raw_redis.zrem(queue.key("completed"), "odd")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from django.core.exceptions import SynchronousOnlyOperation
@@ -60,8 +60,7 @@ def emit(
     Args:
         event: Its name. That no job listens to it is no error.
         payload: A mapping of JSON values, which is the payload of each job.
-        event_id: What makes the event one and the same when it is emitted again: each job is
-            queued once for it, as long as the queue keeps the job.
+        event_id: Makes a repetition the same event: each job is queued once for it.
         headers: Facts about the event, which are no payload; ``ctx.trigger_event`` has them.
         tenant_id: The tenant that it happened to; by default that of the ambient scope. Jobs of the
             system hear of it too, and run as such.
@@ -69,32 +68,17 @@ def emit(
         using: Database whose transaction the jobs wait for; by default the default database.
 
     Returns:
-        An answer for each job, in the order of their registration. One that could not be queued is
-        false, its status ``failed``.
+        An answer for each job, in their order. One that could not be queued is ``failed``.
 
     Raises:
         PayloadError: The payload cannot travel.
         ScopeError: The tenant is unusable, or another than the scope's.
         ValueError: The name, ``event_id``, ``headers`` or ``triggered_by`` is wrong.
-        SettingsError: No Redis is configured.
-        TransactionManagementError: Autocommit is off; Django tells nobody of such commits.
-        SynchronousOnlyOperation: Called from async code; use :func:`aemit`.
+        SettingsError, TransactionManagementError, SynchronousOnlyOperation: As in ``dispatch``.
     """
     _refuse_on_loop()
     checked = Event.of(event, payload, event_id, headers)
-    answers: list[Dispatched] = []
-    patience = _Patience()
-    for match in _matches(checked, tenant_id, triggered_by):
-        try:
-            job = match.build()
-            with patience.sending():
-                answers += dispatcher.send(match.definition, [job], using)
-        except _OF_THE_CALL:
-            raise
-        except Exception as error:  # noqa: BLE001  (whatever it is, the others have their turn)
-            answers.append(match.failed(error))
-            signals.dispatch_failed.send_robust(**match.told(error))
-    return answers
+    return _emit(_matches(checked, tenant_id, triggered_by), using)
 
 
 async def aemit(
@@ -109,9 +93,29 @@ async def aemit(
 ) -> list[Dispatched]:
     """Announce an event from async code; arguments and errors as :func:`emit`."""
     checked = Event.of(event, payload, event_id, headers)
+    return await _aemit(_matches(checked, tenant_id, triggered_by), using)
+
+
+def _emit(matches: Sequence[_Match], using: str | None) -> list[Dispatched]:
     answers: list[Dispatched] = []
     patience = _Patience()
-    for match in _matches(checked, tenant_id, triggered_by):
+    for match in matches:
+        try:
+            job = match.build()
+            with patience.sending():
+                answers += dispatcher.send(match.definition, [job], using)
+        except _OF_THE_CALL:
+            raise
+        except Exception as error:  # noqa: BLE001  (whatever it is, the others have their turn)
+            answers.append(match.failed(error))
+            signals.dispatch_failed.send_robust(**match.told(error))
+    return answers
+
+
+async def _aemit(matches: Sequence[_Match], using: str | None) -> list[Dispatched]:
+    answers: list[Dispatched] = []
+    patience = _Patience()
+    for match in matches:
         try:
             job = match.build()
             with patience.sending():

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kumiko_django import DefinitionError, JobDefinition, Manual, On
+from kumiko_django import DefinitionError, JobDefinition, On
 from kumiko_django.types.jsonable import to_jsonable
 
 pytestmark = pytest.mark.once
@@ -48,7 +48,6 @@ def test_it_is_a_trigger_like_others() -> None:
     assert JobDefinition(handler=handler, trigger=trigger).trigger is trigger
     assert hash(trigger) == hash(On("order.placed", where={"n": 2})) != hash(On("other"))
     assert trigger != On("order.placed", where={"n": 2})
-    assert trigger != Manual()
     assert "order.placed" in repr(trigger)
     with pytest.raises(TypeError):
         trigger.where["n"] = 2  # type: ignore[index]

@@ -42,7 +42,7 @@ _OF_THE_CALL: Final = (
     TransactionManagementError,
     ConnectionDoesNotExist,
 )
-"""Errors that all jobs of an event would meet alike: the caller's, not one job's."""
+"""Errors of sending that all jobs of an event meet alike: the caller's, not one job's."""
 
 
 def emit(
@@ -100,15 +100,18 @@ def _emit(matches: Sequence[_Match], using: str | None) -> list[Dispatched]:
     answers: list[Dispatched] = []
     patience = _Patience()
     for match in matches:
-        try:
-            job = match.build()
-            with patience.sending():
-                answers += dispatcher.send(match.definition, [job], using)
-        except _OF_THE_CALL:
-            raise
-        except Exception as error:  # noqa: BLE001  (whatever it is, the others have their turn)
-            answers.append(match.failed(error))
-            signals.dispatch_failed.send_robust(**match.told(error))
+        problem = match.problem
+        if problem is None:
+            try:
+                with patience.sending():
+                    answers += dispatcher.send(match.definition, match.jobs, using)
+                continue
+            except _OF_THE_CALL:
+                raise
+            except Exception as error:  # noqa: BLE001  (the others have their turn)
+                problem = error
+        answers.append(match.failed(problem))
+        signals.dispatch_failed.send_robust(**match.told(problem))
     return answers
 
 
@@ -116,15 +119,18 @@ async def _aemit(matches: Sequence[_Match], using: str | None) -> list[Dispatche
     answers: list[Dispatched] = []
     patience = _Patience()
     for match in matches:
-        try:
-            job = match.build()
-            with patience.sending():
-                answers += await dispatcher.asend(match.definition, [job], using)
-        except _OF_THE_CALL:
-            raise
-        except Exception as error:  # noqa: BLE001  (whatever it is, the others have their turn)
-            answers.append(match.failed(error))
-            await signals.dispatch_failed.asend_robust(**match.told(error))
+        problem = match.problem
+        if problem is None:
+            try:
+                with patience.sending():
+                    answers += await dispatcher.asend(match.definition, match.jobs, using)
+                continue
+            except _OF_THE_CALL:
+                raise
+            except Exception as error:  # noqa: BLE001  (the others have their turn)
+                problem = error
+        answers.append(match.failed(problem))
+        await signals.dispatch_failed.asend_robust(**match.told(problem))
     return answers
 
 
@@ -138,30 +144,34 @@ def _listens(definition: JobDefinition, event: str) -> bool:
 
 
 class _Match:
-    """One job that an event starts."""
+    """One job that an event starts: ready to be queued, or the problem that it has."""
 
     def __init__(
         self, definition: JobDefinition, event: Event, tenant: TenantArgument, triggered_by: Any
     ) -> None:
         self.definition = definition
+        self.jobs: list[NewJob] = []
+        self.problem: Exception | None = None
         self._event = event
-        # A job of the system listens to the events of every tenant, and belongs to none.
-        self._tenant = AMBIENT if definition.tenant == "system" else tenant
-        self._triggered_by = triggered_by
         self._job_id = new_job_id()
         self._tenant_id: object = None
+        try:
+            job = self._build(tenant, triggered_by)
+        except Exception as error:  # noqa: BLE001  (a schema's own fault, say)
+            self.problem = error
+        else:
+            self.jobs.append(job)
+            self._job_id, self._tenant_id = job.job_id, job.data.get("_tenantId")
 
-    def build(self) -> NewJob:
-        """The job, ready to be queued; errors as :func:`dispatching.request.build`."""
+    def _build(self, tenant: TenantArgument, triggered_by: Any) -> NewJob:
         request = Request(
-            tenant_id=self._tenant,
-            triggered_by=self._triggered_by,
+            # A job of the system listens to the events of every tenant, and belongs to none.
+            tenant_id=AMBIENT if self.definition.tenant == "system" else tenant,
+            triggered_by=triggered_by,
             trigger_name=self._event.name,
             trigger_event=self._event.source,
         )
-        job = build(self.definition, self._event.payload, request)
-        self._job_id, self._tenant_id = job.job_id, job.data.get("_tenantId")
-        return job
+        return build(self.definition, self._event.payload, request)
 
     def failed(self, error: Exception) -> Dispatched:
         """Write to the log that the job could not be queued, and give the answer that says so."""

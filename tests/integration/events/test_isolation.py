@@ -11,7 +11,14 @@ from django.db import transaction
 from pydantic import BaseModel, field_validator
 from pytest_django import Settings
 
-from kumiko_django import BrokerUnavailable, KumikoError, On, PayloadError, TenantRequired
+from kumiko_django import (
+    BrokerUnavailable,
+    KumikoError,
+    On,
+    PayloadError,
+    SettingsError,
+    TenantRequired,
+)
 from kumiko_django.signals import dispatch_failed
 from tests.helpers.queues import QueueState
 from tests.helpers.valkey import Valkey
@@ -24,6 +31,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 Told = list[dict[str, Any]]
 
 
+FAULTS = {
+    "many": ZeroDivisionError("a fault of the schema's own"),
+    "settings": SettingsError("what only this job needs"),
+}
+
+
 class Wants(BaseModel):
     number: int
 
@@ -34,7 +47,7 @@ class Breaks(BaseModel):
     @field_validator("number")
     @classmethod
     def explode(cls, value: str) -> str:
-        raise ZeroDivisionError("a fault of the schema's own")
+        raise FAULTS[value]
 
 
 @both
@@ -67,6 +80,16 @@ def test_a_payload_that_does_not_fit_one_of_them(
     assert [line.levelno for line in lines] == [logging.ERROR] * 2
     assert "event a could not queue its job testapp:job:strict" in lines[0].getMessage()
     assert [line.exc_info is not None for line in lines] == [False, True]
+
+
+@both
+def test_a_setting_that_one_of_them_lacks(send: Emit, define: Define, queue: QueueState) -> None:
+    """P66: raised into the caller, it would hide what was queued already."""
+    define(idle, name="before", trigger=On("a"))
+    define(idle, name="lacks", trigger=On("a"), schema=Breaks)
+    before, lacks = send("a", {"number": "settings"}, tenant_id="acme")
+    assert queue.wait == [before.job_id]
+    assert lacks.reason == "SettingsError: what only this job needs"
 
 
 @both

@@ -28,13 +28,15 @@ if TYPE_CHECKING:
     from kumiko_django.definitions.job import JobDefinition
     from kumiko_django.definitions.options import Backoff
     from kumiko_django.definitions.registry import registry
-    from kumiko_django.definitions.triggers import Manual
+    from kumiko_django.definitions.triggers import Manual, On
     from kumiko_django.dispatching.dispatcher import (
         adispatch,
         adispatch_many,
         dispatch,
         dispatch_many,
     )
+    from kumiko_django.events.bindings import bind_signal
+    from kumiko_django.events.emission import aemit, emit
     from kumiko_django.run.context import JobContext
     from kumiko_django.tenancy.scope import current_tenant_id, system_scope, tenant_scope
     from kumiko_django.types.results import Dispatched
@@ -47,10 +49,14 @@ _HOMES = {
     "Backoff": "definitions.options",
     "registry": "definitions.registry",
     "Manual": "definitions.triggers",
+    "On": "definitions.triggers",
     "dispatch": "dispatching.dispatcher",
     "adispatch": "dispatching.dispatcher",
     "dispatch_many": "dispatching.dispatcher",
     "adispatch_many": "dispatching.dispatcher",
+    "emit": "events.emission",
+    "aemit": "events.emission",
+    "bind_signal": "events.bindings",
     "Dispatched": "types.results",
     "JobContext": "run.context",
     "tenant_scope": "tenancy.scope",
@@ -68,6 +74,7 @@ __all__ = [
     "JobDefinition",
     "KumikoError",
     "Manual",
+    "On",
     "PayloadError",
     "PayloadTooLarge",
     "ScopeError",
@@ -77,9 +84,12 @@ __all__ = [
     "Unrecoverable",
     "adispatch",
     "adispatch_many",
+    "aemit",
+    "bind_signal",
     "current_tenant_id",
     "dispatch",
     "dispatch_many",
+    "emit",
     "job",
     "registry",
     "system_scope",

@@ -23,8 +23,9 @@ Keyword arguments: ``run``, ``outcome``, ``logs``.
 """
 
 dispatch_failed = Signal()
-"""A dispatch that had to wait for a commit could not be sent afterwards.
+"""A dispatch could not be sent after its commit, or one of the jobs of an event not be queued.
 
 Keyword arguments: ``job_id``, ``tenant_id``, ``payload`` (a dict) and ``error``. The request that
-dispatched is long past the point where it could react; this is the place to raise the alarm.
+dispatched is long past the point where it could react, and a Django signal that announces an event
+does not look at the answer; this is the place to raise the alarm.
 """

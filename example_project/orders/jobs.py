@@ -22,7 +22,7 @@ from example_project.orders.csv_rows import (
 )
 from example_project.orders.models import Customer, Order, OrderImport
 from example_project.orders.signals import orders_imported
-from kumiko_django import Backoff, JobContext, Unrecoverable, job
+from kumiko_django import Backoff, JobContext, On, Unrecoverable, job
 
 ROWS_AT_A_TIME = 250
 
@@ -103,7 +103,7 @@ def _opened(name: str) -> Iterator[TextIO]:
         yield io.TextIOWrapper(cast("BinaryIO", stored.file), encoding="utf-8-sig", newline="")
 
 
-@job(lane="api")
+@job(trigger=On("orders.order-placed"), lane="api")
 def confirm_order(payload: dict[str, Any], ctx: JobContext) -> None:
     """Confirm an order. Somebody waits for it, so it runs in the lane for short work."""
     order = Order.objects.select_related("customer").get(pk=payload["order"], tenant=ctx.tenant_id)

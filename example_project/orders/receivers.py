@@ -1,18 +1,18 @@
-"""An order that was saved is confirmed by a job."""
+"""An order that was saved is an event, which a job listens to."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.db.models.signals import post_save
-from django.dispatch import receiver
 
-from example_project.orders.jobs import confirm_order
 from example_project.orders.models import Order
+from kumiko_django import bind_signal
 
-
-@receiver(post_save, sender=Order, dispatch_uid="orders.confirm_new_order")
-def confirm_new_order(instance: Order, *, created: bool, raw: bool, **_: Any) -> None:
-    # tenant_id= because orders are also saved where no tenant's scope is entered: in the admin.
-    if created and not raw:
-        confirm_order.dispatch({"order": instance.pk}, tenant_id=instance.tenant_id)
+bind_signal(
+    post_save,
+    "orders.order-placed",
+    sender=Order,
+    when=lambda created: created,
+    payload=lambda instance: {"order": instance.pk},
+    # Orders are also saved where no tenant's scope is entered: in the admin.
+    tenant_id=lambda instance: instance.tenant_id,
+)

@@ -61,17 +61,26 @@ class Envelope:
             PayloadError: The payload has a reserved key.
             PayloadTooLarge: The encoded data is over ``MAX_PAYLOAD_BYTES``.
         """
-        for key in self.payload:
-            if key.startswith("_"):
-                raise PayloadError(
-                    f"payload.{key}: keys that begin with '_' are reserved for metadata. "
-                    "Rename the key.",
-                    path=f"payload.{key}",
-                )
+        refuse_reserved_keys(self.payload)
         data: dict[str, JSON] = {**self.payload, **_wire(self.meta), "_v": FORMAT_VERSION}
         text = as_json(data)
         _check_size(len(text))
         return data, text
+
+
+def refuse_reserved_keys(payload: Mapping[str, JSON]) -> None:
+    """Refuse a payload with keys that only metadata may have (P67, P69).
+
+    Raises:
+        PayloadError: It has one.
+    """
+    for key in payload:
+        if key.startswith("_"):
+            raise PayloadError(
+                f"payload.{key}: keys that begin with '_' are reserved for metadata. "
+                "Rename the key.",
+                path=f"payload.{key}",
+            )
 
 
 def _wire(meta: Metadata) -> dict[str, JSON]:

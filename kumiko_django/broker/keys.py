@@ -31,6 +31,16 @@ def boot_id(job_name: str) -> str:
     return f"boot-{_sanitise(job_name)}"
 
 
+def event_job_id(event: str, event_id: str, job_name: str, tenant_id: str) -> str:
+    """Id of the job that an event starts (P65): the same for the same event, job and tenant.
+
+    The event's name and the tenant are in it, since ids are often unique in one table or for one
+    tenant only, and a job whose id is known already is not added.
+    """
+    raw = "\0".join((event, event_id, job_name, tenant_id))
+    return f"event-{_sanitise(job_name)}-{hashlib.sha256(raw.encode()).hexdigest()[:32]}"
+
+
 def child_id(wrapper_id: str, tenant_id: str) -> str:
     """Id of a fan-out child (B065): the same for the same wrapper and tenant (B066).
 

@@ -19,7 +19,7 @@ from kumiko_django.definitions.options import (
     check_priority,
 )
 from kumiko_django.definitions.schema import PayloadSchema
-from kumiko_django.definitions.triggers import Manual, Trigger
+from kumiko_django.definitions.triggers import Manual, On, Trigger
 from kumiko_django.exceptions import DefinitionError
 
 Handler: TypeAlias = Callable[..., Any]
@@ -165,8 +165,10 @@ class JobDefinition:
                     f"{where}: {option}={value!r} is unknown; use "
                     f"{' or '.join(map(repr, allowed))}."
                 )
-        if not isinstance(self.trigger, Manual):
-            raise DefinitionError(f"{where}: trigger must be Manual(), not {self.trigger!r}.")
+        if not isinstance(self.trigger, Manual | On):
+            raise DefinitionError(
+                f"{where}: trigger must be Manual() or On('event'), not {self.trigger!r}."
+            )
         if not isinstance(self.description, str):
             raise DefinitionError(f"{where}: description must be text, not {self.description!r}.")
         try:

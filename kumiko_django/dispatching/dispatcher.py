@@ -141,6 +141,22 @@ async def adispatch_many(
     return await _asend(definition, jobs, using, immediate)
 
 
+def send(definition: JobDefinition, jobs: Sequence[NewJob], using: str | None) -> list[Dispatched]:
+    """Queue jobs that are built already, as :func:`dispatch` does: for the rooms above.
+
+    Raises:
+        BrokerUnavailable, TransactionManagementError: As in :func:`dispatch`.
+    """
+    return _send(definition, jobs, using, immediate=False)
+
+
+async def asend(
+    definition: JobDefinition, jobs: Sequence[NewJob], using: str | None
+) -> list[Dispatched]:
+    """Do the same from async code."""
+    return await _asend(definition, jobs, using, immediate=False)
+
+
 @async_unsafe(_FROM_ASYNC)
 def _send(
     definition: JobDefinition, jobs: Sequence[NewJob], using: str | None, immediate: bool

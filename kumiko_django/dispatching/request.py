@@ -13,7 +13,13 @@ from uuid import UUID
 from django.core.exceptions import SynchronousOnlyOperation
 from django.utils import timezone
 
-from kumiko_django.broker.envelope import Envelope, Metadata, clean_correlation_id
+from kumiko_django.broker.envelope import (
+    Envelope,
+    Metadata,
+    TriggerEvent,
+    clean_correlation_id,
+)
+from kumiko_django.broker.keys import event_job_id
 from kumiko_django.broker.options import MAX_DELAY_MS, JobOptions
 from kumiko_django.broker.producer import NewJob
 from kumiko_django.definitions.job import JobDefinition
@@ -29,13 +35,18 @@ from kumiko_django.types.jsonable import JSON, to_jsonable
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a caller says about a dispatch, apart from the payload."""
+    """What a caller says about a dispatch, apart from the payload.
+
+    The last two are said by ``emit``: the event's name, and the event where it has an id.
+    """
 
     tenant_id: TenantArgument = AMBIENT
     triggered_by: Any = None
     priority: Priority | None = None
     delay: Delay = None
     run_at: dt.datetime | None = None
+    trigger_name: str | None = None
+    trigger_event: TriggerEvent | None = None
 
 
 def find_definition(job: Any) -> JobDefinition:
@@ -86,6 +97,7 @@ class _Builder:
             definition, priority=priority, delay_ms=_delay_ms(request, where, self._now_ms)
         )
         self._meta = _metadata(definition, request)
+        self._job_id = _event_job_id(definition, self._meta)
 
     def job(self, payload: Any, called: str = "payload") -> NewJob:
         """The job for one payload, which messages call ``called``."""
@@ -95,7 +107,7 @@ class _Builder:
                 Envelope(encode_payload(definition, payload), self._meta),
                 lane=definition.lane,
                 name=definition.qualified_name,
-                job_id=new_job_id(),
+                job_id=self._job_id or new_job_id(),
                 options=self._options,
                 timestamp_ms=self._now_ms,
             )
@@ -130,7 +142,9 @@ def _metadata(definition: JobDefinition, request: Request) -> Metadata:
     origin = ambient.write_origin.get()
     return Metadata(
         tenant_id=tenant_for_dispatch(definition, request.tenant_id),
-        triggered_by_id=_user_id(request.triggered_by, definition.qualified_name),
+        triggered_by_id=user_id_of(request.triggered_by, definition.qualified_name),
+        trigger_name=request.trigger_name,
+        trigger_event=request.trigger_event,
         trace=ambient.trace.get(),
         correlation_id=clean_correlation_id(ambient.correlation_id.get()),
         # Only an origin that bars personal data has to follow the work (B170).
@@ -138,8 +152,22 @@ def _metadata(definition: JobDefinition, request: Request) -> Metadata:
     )
 
 
-def _user_id(triggered_by: Any, where: str) -> str | None:
-    """The key of a user object, or the given key; without either, the ambient user."""
+def _event_job_id(definition: JobDefinition, meta: Metadata) -> str | None:
+    """The id that makes the repetition of an event harmless (P65); None where there is no event."""
+    if meta.trigger_name is None or meta.trigger_event is None:
+        return None
+    return event_job_id(
+        meta.trigger_name, meta.trigger_event.id, definition.qualified_name, meta.tenant_id or ""
+    )
+
+
+def user_id_of(triggered_by: Any, where: str) -> str | None:
+    """The key of a user object, or the given key; without either, the ambient user.
+
+    Raises:
+        ValueError: It is neither a user nor a key; the message begins with ``where``.
+        SynchronousOnlyOperation: It is ``request.user``, not loaded yet, in async code.
+    """
     if triggered_by is None:
         return ambient.user_id.get()
     try:

@@ -20,9 +20,10 @@ def tenant_for_dispatch(definition: JobDefinition, given: TenantArgument = AMBIE
         TenantRequired: The job needs a tenant and none is given or ambient.
         ScopeError: The given one does not fit the job or the scope.
     """
-    explicit = None if given is None or isinstance(given, Ambient) else clean_tenant_id(given)
+    explicit = _explicit(given)
     if not get_settings().tenancy_enabled:
-        return _without_tenancy(definition, explicit)
+        _refuse_without_tenancy(definition.qualified_name, explicit)
+        return SYSTEM
     if definition.tenant == "system":
         if explicit not in (None, SYSTEM):
             raise ScopeError(
@@ -32,7 +33,7 @@ def tenant_for_dispatch(definition: JobDefinition, given: TenantArgument = AMBIE
         return SYSTEM
     scope = ambient.scope.get()
     if explicit is not None:
-        _refuse_foreign(definition, explicit, scope)
+        _refuse_foreign(definition.qualified_name, explicit, scope)
         return explicit
     if scope is not None and scope.mode == "tenant":
         return scope.tenant_id
@@ -41,6 +42,19 @@ def tenant_for_dispatch(definition: JobDefinition, given: TenantArgument = AMBIE
         "give tenant_id=; tenant_id=SYSTEM says for once that it belongs to none. A job that "
         "never belongs to a tenant is defined with tenant='system'."
     )
+
+
+def check_tenant_of_event(event: str, given: TenantArgument) -> None:
+    """Refuse a tenant that no event may be emitted for here and now, whoever listens.
+
+    Raises:
+        ScopeError: The id is unusable, tenancy is off, or it is not the scope's.
+    """
+    explicit = _explicit(given)
+    if not get_settings().tenancy_enabled:
+        _refuse_without_tenancy(f"The event {event}", explicit)
+    elif explicit is not None:
+        _refuse_foreign(f"The event {event}", explicit, ambient.scope.get())
 
 
 def tenant_for_run(definition: JobDefinition, carried: str | None) -> str:
@@ -76,23 +90,32 @@ def tenant_for_run(definition: JobDefinition, carried: str | None) -> str:
     return clean_tenant_id(carried)
 
 
-def _without_tenancy(definition: JobDefinition, explicit: str | None) -> str:
+def _explicit(given: TenantArgument) -> str | None:
+    return None if given is None or isinstance(given, Ambient) else clean_tenant_id(given)
+
+
+def _refuse_without_tenancy(what: str, explicit: str | None) -> None:
     if explicit not in (None, SYSTEM):
         raise ScopeError(
-            f"{definition.qualified_name}: tenant_id={explicit!r} is given, but tenancy is off. "
+            f"{what}: tenant_id={explicit!r} is given, but tenancy is off. "
             'Set KUMIKO["TENANTS"] to a callable that gives the active tenant ids, or drop it.'
         )
-    return SYSTEM
 
 
-def _refuse_foreign(definition: JobDefinition, explicit: str, scope: ambient.Scope | None) -> None:
+def _refuse_foreign(what: str, explicit: str, scope: ambient.Scope | None) -> None:
     if scope is None or scope.mode == "system" or explicit in (scope.tenant_id, SYSTEM):
         return
     raise ScopeError(
-        f"{definition.qualified_name} was to be dispatched for tenant {explicit!r} from inside the "
-        f"scope of tenant {scope.tenant_id!r}. Leave that scope first, or use "
+        f"{what} was to be dispatched for tenant {explicit!r} from inside the scope of "
+        f" tenant {scope.tenant_id!r}. Leave that scope first, or use "
         "system_scope('why') around it."
     )
 
 
-__all__ = ["AMBIENT", "TenantArgument", "tenant_for_dispatch", "tenant_for_run"]
+__all__ = [
+    "AMBIENT",
+    "TenantArgument",
+    "check_tenant_of_event",
+    "tenant_for_dispatch",
+    "tenant_for_run",
+]

@@ -21,7 +21,7 @@ from django.db import transaction
 from django.utils import timezone, translation
 from pydantic import BaseModel
 
-from kumiko_django import Backoff, JobContext, Unrecoverable, dispatch, job
+from kumiko_django import Backoff, JobContext, On, Unrecoverable, dispatch, job
 from tests.app.effects import aleave, facts, leave, probe, surroundings
 from tests.app.models import Effect, Order
 
@@ -297,6 +297,26 @@ async def reads_context_async(payload: Payload, ctx: JobContext) -> None:
     """Do what ``reads-context`` does, on the event loop (``read``) and in its thread."""
     await aleave(ctx, "read", surroundings())
     await aleave(ctx, "read", await sync_to_async(surroundings)())
+
+
+@job(trigger=On("order.placed", "order.changed", where={"country": "DE"}))
+def hears_order(payload: Payload, ctx: JobContext) -> None:
+    """Leave an effect (``heard``) about an event that has started it."""
+    event = ctx.trigger_event
+    value = {
+        "payload": payload,
+        "name": ctx.trigger_name,
+        "event": None if event is None else {"id": event.id, "headers": dict(event.headers)},
+        "user": None if ctx.triggered_by is None else ctx.triggered_by.id,
+        "correlation": ctx.correlation_id,
+    }
+    leave(ctx, "heard", value)
+
+
+@job(trigger=On("order.placed"), lane="api")
+async def hears_order_too(payload: Payload, ctx: JobContext) -> None:
+    """Leave an effect (``heard-too``) with the event's name; runs on the api lane."""
+    await aleave(ctx, "heard-too", ctx.trigger_name)
 
 
 def _mess_up() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, assert_type
 
-from kumiko_django import SYSTEM, Backoff, Dispatched, JobContext, JobDefinition, Manual, job
+from kumiko_django import SYSTEM, Backoff, Dispatched, JobContext, JobDefinition, Manual, On, job
 from kumiko_django.definitions.decorator import Job
 
 
@@ -37,6 +37,10 @@ def plain(payload: dict[str, Any], ctx: JobContext) -> int:
 )
 def typed(payload: Reminder, ctx: JobContext) -> str:
     return str(payload.limit)
+
+
+@job(trigger=On("order.placed", ["order.changed"], where={"country": "DE"}))
+def on_event(payload: dict[str, Any], ctx: JobContext) -> None: ...
 
 
 @job(priority=1000)
@@ -113,5 +117,7 @@ def what_is_wrong_is_told() -> None:
     plain.dispatch_many(5)  # type: ignore[arg-type]
     plain.dispatch().status = "queued"  # type: ignore[misc]
     plain.emit()  # type: ignore[attr-defined]
+    On(5)  # type: ignore[arg-type]
+    On("a", where="b")  # type: ignore[arg-type]
     Backoff.fixed("5")  # type: ignore[arg-type]
     JobDefinition(handler=len, lane="both")  # type: ignore[arg-type]

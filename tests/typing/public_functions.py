@@ -7,6 +7,8 @@ from collections.abc import Coroutine
 from typing import Any, assert_type
 from uuid import UUID
 
+from django.dispatch import Signal
+
 import kumiko_django
 from kumiko_django import (
     SYSTEM,
@@ -14,9 +16,12 @@ from kumiko_django import (
     JobDefinition,
     adispatch,
     adispatch_many,
+    aemit,
+    bind_signal,
     current_tenant_id,
     dispatch,
     dispatch_many,
+    emit,
     job,
     registry,
     system_scope,
@@ -40,6 +45,27 @@ async def dispatching() -> None:
     assert_type(kumiko_django.dispatch(send), Dispatched)
     dispatch(send, payload={}, tenant="acme")  # type: ignore[call-arg]
     dispatch(send, {}, delay="5")  # type: ignore[arg-type]
+
+
+async def events() -> None:
+    assert_type(emit("order.placed"), list[Dispatched])
+    more: list[Dispatched] = await aemit(
+        "order.placed",
+        {"n": 1},
+        event_id=UUID(int=1),
+        headers={"a": 1, "b": True},
+        tenant_id="acme",
+        triggered_by=5,
+        using="second",
+    )
+    assert more[0].status in ("queued", "failed")
+    emit("order.placed", [1])  # type: ignore[arg-type]
+    emit("order.placed", event_id=1.5)  # type: ignore[arg-type]
+    emit("order.placed", headers={"a": None})  # type: ignore[dict-item]
+    bind_signal(Signal(), "order.placed").disconnect()
+    bind_signal(Signal(), "order.placed", sender=int, payload=dict, when=lambda n: n > 1)
+    bind_signal("order.placed", Signal())  # type: ignore[arg-type]
+    bind_signal(Signal(), "order.placed", when=True)  # type: ignore[arg-type]
 
 
 def definitions() -> None:

@@ -1,0 +1,3 @@
+"""Events and signals, without a queue."""
+
+from __future__ import annotations

@@ -23,7 +23,7 @@ from kumiko_django.conf import get_settings
 from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.definitions.options import LANES, Lane
 from kumiko_django.definitions.registry import registry
-from kumiko_django.exceptions import BrokerUnavailable, UnknownJobError
+from kumiko_django.exceptions import BrokerUnavailable, DefinitionError, UnknownJobError
 
 logger = logging.getLogger("kumiko_django.worker")
 
@@ -139,7 +139,7 @@ def watch(now: dt.datetime, go_on: Callable[[], bool]) -> int:
                 return repaired
             try:
                 repaired += _repair(record)
-            except ValueError:  # also a DefinitionError: written by a newer version, say
+            except (DefinitionError, ValueError, LookupError):  # written by a newer version, say
                 logger.exception("The schedule %s of lane %s cannot be read", record.id, lane)
     return repaired
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -196,6 +197,19 @@ def test_a_scheduler_of_the_original_is_taken_over(
         "Europe/Berlin",
     )
     assert schedulers.state.delayed == [schedulers.tick(ID)]
+
+
+def test_many_that_start_at_once_make_one_tick(define: Define, schedulers: Schedulers) -> None:
+    """P54, user-needs 33: none of them needs a lock, and none overwrites another's."""
+    definition = hourly(define)
+    for change in (definition, other(Cron("30 * * * *", tz="Europe/Berlin"))):
+        schedulers.client.delete(schedulers.state.key("kumiko-schedulers"))
+        with ThreadPoolExecutor(20) as pool:
+            list(pool.map(lambda one: follow(one), [change] * 20))
+
+        assert schedulers.ids() == [ID]
+        assert schedulers.state.delayed == [schedulers.tick(ID)]
+        assert schedulers.state.pending() == 1
 
 
 # ------------------------------------------------------------------------------- pruning, legacy

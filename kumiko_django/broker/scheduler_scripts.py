@@ -130,6 +130,7 @@ if owner ~= own then
   end
 end
 redis.call("HSET", key, own, now)
+redis.call("PEXPIRE", key, forgotten)
 local all = redis.call("HGETALL", key)
 for place = 1, #all, 2 do
   if string.sub(all[place], 1, 4) == "set:" and now - tonumber(all[place + 1]) > forgotten then

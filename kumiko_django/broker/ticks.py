@@ -47,21 +47,21 @@ class Ticks:
         self._lane: Lane = lane
         self._gap_ms = gap_ms
 
-    async def advance(self, data: Mapping[str, str], job_id: str) -> tuple[dict[str, str], bool]:
-        """Make the next tick if this is one.
+    async def advance(self, data: dict[str, str], job_id: str) -> tuple[dict[str, str], bool]:
+        """Make the next tick if this is one; most jobs are none, and cost nothing here.
 
         Returns:
             The job's fields, without the scheduler's name where the package must not go on from
             it; and whether the tick was missed while nothing ran, and its rule is ``none``.
         """
-        fields, scheduler = dict(data), data.get(_SCHEDULER)
+        scheduler = data.get(_SCHEDULER)
         if not scheduler:
-            return fields, False
+            return data, False
+        fields = {name: value for name, value in data.items() if name != _SCHEDULER}
         try:
             record = await self._read(scheduler)
             if record.fields and not record.mark:
-                return fields, False  # another client's: the package goes on
-            fields.pop(_SCHEDULER)
+                return data, False  # another client's: the package goes on
             is_pending = bool(record.fields) and record.tick_id == job_id
             # Decided by the record that holds now; the next one may be another.
             missed = is_pending and await self._was_missed(record, data)
@@ -70,7 +70,6 @@ class Ticks:
         except (RedisError, OSError):
             # The watchdog makes it; the run must not wait for that.
             logger.warning("The tick after %s could not be made now", job_id, exc_info=True)
-            fields.pop(_SCHEDULER, None)
             return fields, False
         return fields, missed
 

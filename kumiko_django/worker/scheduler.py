@@ -190,12 +190,10 @@ class Schedules:
     def open(self) -> None:
         """Bring Redis up to date, and go on looking after it in a thread. Blocks.
 
-        Raises:
-            BrokerUnavailable: Redis does not answer.
+        If Redis is away for a moment, the thread tries again: what is scheduled already goes on.
         """
         self._lanes = [LaneSchedules(lane, registry.all()) for lane in self._names]
-        for lane in self._lanes:
-            lane.follow()
+        self._follow()
         self._thread.start()
 
     def request_stop(self) -> None:
@@ -210,17 +208,17 @@ class Schedules:
 
     def _work(self) -> None:
         while not self._stopping.wait(self._pause):
-            for lane in self._lanes:
-                self._follow(lane)
+            self._follow()
 
-    def _follow(self, lane: LaneSchedules) -> None:
-        try:
-            lane.follow()
-        except BrokerUnavailable:
-            if not self._is_away:
-                logger.warning("Schedules are not looked after until Redis is back")
-            self._is_away = True
-        except Exception:
-            logger.exception("Looking after the schedules of lane %s met a fault", lane.lane)
-        else:
-            self._is_away = False
+    def _follow(self) -> None:
+        for lane in self._lanes:
+            try:
+                lane.follow()
+            except BrokerUnavailable as error:
+                if not self._is_away:
+                    logger.warning("Schedules are looked after when Redis is back: %s", error)
+                self._is_away = True
+            except Exception:
+                logger.exception("Looking after the schedules of lane %s met a fault", lane.lane)
+            else:
+                self._is_away = False

@@ -355,6 +355,7 @@ def test_sets_that_nobody_has_any_more_are_forgotten(
     assert [field for field in fields if field.startswith("set:")] == [
         schedulers.client.hget(key, "owner")
     ]
+    assert 0 < schedulers.client.pttl(key) <= 7 * 24 * HOUR_MS
 
 
 def test_the_mark_is_no_hindrance_to_other_clients(

@@ -40,7 +40,7 @@ TickState: TypeAlias = Literal["planned", "due", "fetched", "ended", "gone", "as
 there is one, but in no list of the queue."""
 
 FORGOTTEN_MS: Final = 7 * 24 * 3600 * 1000
-"""A set of schedules that nobody has had for so long is as good as never seen; so is all of them."""
+"""A set of schedules that nobody has had for so long is as good as never seen."""
 _TRIES: Final = 10
 _SCORE_UNIT: Final = 0x1000
 """The queue orders delayed jobs by time, shifted by twelve bits."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kumiko_django.definitions.job import JobDefinition
     from kumiko_django.definitions.options import Backoff
     from kumiko_django.definitions.registry import registry
-    from kumiko_django.definitions.triggers import Manual, On
+    from kumiko_django.definitions.triggers import Cron, Every, Manual, On
     from kumiko_django.dispatching.dispatcher import (
         adispatch,
         adispatch_many,
@@ -48,6 +48,8 @@ _HOMES = {
     "JobDefinition": "definitions.job",
     "Backoff": "definitions.options",
     "registry": "definitions.registry",
+    "Cron": "definitions.triggers",
+    "Every": "definitions.triggers",
     "Manual": "definitions.triggers",
     "On": "definitions.triggers",
     "dispatch": "dispatching.dispatcher",
@@ -68,8 +70,10 @@ __all__ = [
     "SYSTEM",
     "Backoff",
     "BrokerUnavailable",
+    "Cron",
     "DefinitionError",
     "Dispatched",
+    "Every",
     "JobContext",
     "JobDefinition",
     "KumikoError",

@@ -79,9 +79,15 @@ class QueueScripts:
         self.backend = self
         self.qualifiedName = f"{prefix}:{queue}"
 
-    def add(self, name: str, data: str, options: dict[str, Any]) -> ScriptCall:
-        """The call that ``Queue.add`` would make; ``data`` is JSON."""
+    def add(
+        self, name: str, data: str, options: dict[str, Any], scheduler_id: str | None = None
+    ) -> ScriptCall:
+        """The call that ``Queue.add`` would make; ``data`` is JSON.
+
+        With ``scheduler_id``, the job is the next one of this scheduler.
+        """
         job = Job(self, name, None, options)
+        job.repeatJobKey = scheduler_id
         if options.get("delay"):
             call = self._scripts.addDelayedJob(job, options["delay"])
         elif options.get("priority"):

@@ -27,6 +27,7 @@ from kumiko_django.broker.delivery import BARRED, Delivery, Fail, Fate, GiveBack
 from kumiko_django.broker.keys import queue_name
 from kumiko_django.broker.rescue import Rescue, is_script_fault
 from kumiko_django.broker.settling import LARGEST_NUMBER
+from kumiko_django.broker.ticks import Ticks, tell_missed
 from kumiko_django.conf import get_settings
 from kumiko_django.definitions.options import Lane
 
@@ -71,6 +72,7 @@ class LaneWorker:
         self._client = client
         self._scripts = queue_scripts(self.queue)
         self._rescue = Rescue(client, self._scripts.keys)
+        self._ticks = Ticks(self.channel, lane, self.lock_ms)
         self._worker = Worker(
             self.queue,
             None,
@@ -113,6 +115,11 @@ class LaneWorker:
     async def _taken(self, data: dict[str, str], job_id: str, token: str) -> Taken | None:
         """A fetched job as we hand it on; None if it had been deleted meanwhile."""
         if not self._rescue.is_ghost(data):
+            data, missed = await self._ticks.advance(data, job_id)
+            if missed:
+                tell_missed(data.get("name", "?"), job_id)
+                await self._rescue.drop(job_id)
+                return None
             job, delivery = await self._parse(data, job_id, token)
             if delivery.start > 1:
                 former = await records.of_former_runs(self.channel, delivery)

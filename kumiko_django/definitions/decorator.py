@@ -13,6 +13,7 @@ from asgiref.sync import markcoroutinefunction
 from kumiko_django.definitions.job import JobDefinition, TenantRule
 from kumiko_django.definitions.options import Backoff, Lane, Priority
 from kumiko_django.definitions.registry import registry
+from kumiko_django.definitions.scheduling import CatchUp
 from kumiko_django.definitions.triggers import Trigger
 from kumiko_django.exceptions import DefinitionError, KumikoError
 from kumiko_django.types.arguments import AMBIENT, Delay, TenantArgument
@@ -160,6 +161,7 @@ def job(
     retries: int | None = ...,
     backoff: Backoff | None = ...,
     priority: Priority = ...,
+    catch_up: CatchUp | None = ...,
     schema: Any = ...,
     aliases: Iterable[str] = ...,
     description: str = ...,

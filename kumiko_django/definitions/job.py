@@ -18,8 +18,13 @@ from kumiko_django.definitions.options import (
     Priority,
     check_priority,
 )
+from kumiko_django.definitions.scheduling import (
+    DEFAULT_CATCH_UP,
+    CatchUp,
+    check_schedule,
+)
 from kumiko_django.definitions.schema import PayloadSchema
-from kumiko_django.definitions.triggers import Manual, On, Trigger
+from kumiko_django.definitions.triggers import Cron, Every, Manual, On, Trigger
 from kumiko_django.exceptions import DefinitionError
 
 Handler: TypeAlias = Callable[..., Any]
@@ -44,6 +49,8 @@ class JobDefinition:
         retries: How often a failed run is tried again; None and 0 mean once and no more.
         backoff: Pause between attempts; with retries and none given, one second (P37).
         priority: ``high``, ``normal``, ``low`` or 1 to 2,097,152; a dispatch may override it.
+        catch_up: What becomes of scheduled occurrences that were missed while nothing ran:
+            ``one`` run for all, ``none``, or ``all``; None means ``one`` (P53).
         schema: A pydantic model, dataclass or TypedDict that payloads must fit.
         aliases: Names under which the job was known before; jobs queued under them still run.
         description: A sentence for operators; by default the first line of the handler's docstring.
@@ -61,6 +68,7 @@ class JobDefinition:
     retries: int | None = None
     backoff: Backoff | None = None
     priority: Priority = "normal"
+    catch_up: CatchUp | None = None
     schema: Any = None
     aliases: Sequence[str] = ()
     description: str = ""
@@ -74,6 +82,7 @@ class JobDefinition:
             names.qualify(self.app_label, self.name, where)
         self._check_choices(where)
         self._check_retries(where)
+        check_schedule(self, where)
         self._set("aliases", _check_aliases(self.aliases, where))
         if self.schema is not None:
             self._set("payload_schema", PayloadSchema(self.schema, where))
@@ -101,6 +110,11 @@ class JobDefinition:
     def effective_backoff(self) -> Backoff:
         """The backoff that applies: the given one, else the default of one second (P37)."""
         return self.backoff or DEFAULT_BACKOFF
+
+    @property
+    def effective_catch_up(self) -> CatchUp:
+        """What becomes of missed occurrences: the given rule, else one run for all (P53)."""
+        return self.catch_up or DEFAULT_CATCH_UP
 
     @cached_property
     def module(self) -> str:
@@ -165,9 +179,10 @@ class JobDefinition:
                     f"{where}: {option}={value!r} is unknown; use "
                     f"{' or '.join(map(repr, allowed))}."
                 )
-        if not isinstance(self.trigger, Manual | On):
+        if not isinstance(self.trigger, Manual | Cron | Every | On):
             raise DefinitionError(
-                f"{where}: trigger must be Manual() or On('event'), not {self.trigger!r}."
+                f"{where}: trigger must be Manual(), Cron(pattern), Every(interval) or On('event'), "
+                f"not {self.trigger!r}."
             )
         if not isinstance(self.description, str):
             raise DefinitionError(f"{where}: description must be text, not {self.description!r}.")

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Final, TypeAlias
+import datetime as dt
+import math
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+from zoneinfo import ZoneInfo
 
-from kumiko_django.exceptions import DefinitionError, PayloadError
-from kumiko_django.types.jsonable import JSON, to_jsonable
+from django.utils import timezone
 
-MAX_EVENT_NAME_LENGTH: Final = 200
-"""In characters; the history's column ``trigger`` is a little wider."""
+from kumiko_django.definitions import crontab
+from kumiko_django.definitions.options import MAX_PAUSE_SECONDS, Duration
+from kumiko_django.definitions.on import On
+from kumiko_django.exceptions import DefinitionError
 
-Scalar: TypeAlias = "bool | int | float | str | None"
+__all__ = ["Cron", "Every", "Manual", "On", "Trigger"]
+
+SHORTEST_INTERVAL_SECONDS: Final = 0.1
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MILLISECOND: Final = dt.timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,103 +27,96 @@ class Manual:
     """Nothing starts the job by itself: only a dispatch does."""
 
 
-@dataclass(frozen=True, slots=True, init=False)
-class On:
-    """An event starts the job: one that is emitted under one of some names, and fits ``where``.
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """The times of a cron pattern, by the clock of a time zone.
 
     Attributes:
-        events: The names.
-        where: Values that top-level fields of the event's payload must have, as they travel: an
-            enum as its value, a date as text. Empty: every event fits.
+        pattern: Five fields, or six with seconds first; ``@daily`` and its like are translated.
+        tz: Name of the zone; None for Django's ``TIME_ZONE``.
+
+    Raises:
+        DefinitionError: The pattern or the zone is wrong, or the pattern never comes true.
     """
 
-    events: tuple[str, ...]
-    where: Mapping[str, Scalar] = field(hash=False)
+    pattern: str
+    tz: str | None = None
 
-    def __init__(
-        self, *events: str | Iterable[str], where: Mapping[str, object] | None = None
-    ) -> None:
-        """Listen to ``events``: names, or lists of names.
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pattern", crontab.check_pattern(self.pattern))
+        object.__setattr__(self, "tz", crontab.check_zone(self.tz))
+
+    @property
+    def zone_name(self) -> str:
+        """The zone that holds: the given one, else Django's."""
+        return self.tz or timezone.get_default_timezone_name()
+
+    def next_after(self, moment: dt.datetime) -> dt.datetime:
+        """The first occurrence after an aware time, in the trigger's zone.
+
+        What happens when clocks change is told in :mod:`kumiko_django.definitions.crontab`.
 
         Raises:
-            DefinitionError: A name or a condition is wrong.
+            ValueError: The time is naive.
         """
-        object.__setattr__(self, "events", _check_events(events))
-        object.__setattr__(self, "where", MappingProxyType(_check_where(where)))
+        _refuse_naive(moment)
+        return crontab.next_occurrence(self.pattern, ZoneInfo(self.zone_name), moment)
 
-    def matches(self, event: str, payload: Mapping[str, JSON]) -> bool:
-        """Whether an event of this name and payload, as it travels, starts the job.
 
-        Type and value must be equal: ``1`` is neither ``True`` nor ``"1"`` nor ``1.0``, and a field
-        that is not there is not None (B116, P70).
+@dataclass(frozen=True, slots=True)
+class Every:
+    """Always after the same time, counted from 1970 in UTC: all processes agree on the moments.
+
+    Attributes:
+        seconds: The interval: seconds or a timedelta, whole milliseconds, from 0.1 s to a year.
+
+    Raises:
+        DefinitionError: The interval is none of these.
+    """
+
+    seconds: Duration
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seconds", _interval(self.seconds))
+
+    @property
+    def milliseconds(self) -> int:
+        """The interval in BullMQ's unit."""
+        seconds: float = _as_seconds(self.seconds)
+        return round(seconds * 1000)
+
+    def next_after(self, moment: dt.datetime) -> dt.datetime:
+        """The first occurrence after an aware time, in UTC.
+
+        Raises:
+            ValueError: The time is naive.
         """
-        return event in self.events and all(
-            key in payload and _same(payload[key], value) for key, value in self.where.items()
-        )
+        _refuse_naive(moment)
+        passed = (moment - _EPOCH) // _MILLISECOND
+        return _EPOCH + (passed // self.milliseconds + 1) * self.milliseconds * _MILLISECOND
 
 
-Trigger: TypeAlias = "Manual | On"
+Scheduled: TypeAlias = Cron | Every
+Trigger: TypeAlias = Manual | Scheduled | On
 
 
-def event_name_problem(name: object) -> str | None:
-    """What is wrong with the name of an event; None if nothing is."""
-    if not isinstance(name, str) or not name:
-        return f"The name of an event is a text such as 'order.placed', not {name!r}."
-    if name != name.strip() or not name.isprintable():
-        return f"The event name {name!r} has space at an end, or control characters."
-    if len(name) > MAX_EVENT_NAME_LENGTH:
-        return f"The event name {name[:20]!r}... is longer than {MAX_EVENT_NAME_LENGTH} characters."
-    return None
+def _refuse_naive(moment: Any) -> None:
+    if not isinstance(moment, dt.datetime) or timezone.is_naive(moment):
+        raise ValueError(f"next_after() takes an aware datetime, not {moment!r}.")
 
 
-def _same(one: JSON, other: Scalar) -> bool:
-    return type(one) is type(other) and one == other
+def _as_seconds(value: Any) -> Any:
+    return value.total_seconds() if isinstance(value, dt.timedelta) else value
 
 
-def _check_events(given: Iterable[object]) -> tuple[str, ...]:
-    events: list[str] = []
-    for item in given:
-        for name in item if isinstance(item, list | tuple | set | frozenset) else (item,):
-            problem = event_name_problem(name)
-            if problem is not None:
-                raise DefinitionError(f"On(...): {problem}")
-            if name in events:
-                raise DefinitionError(f"On(...): the event {name!r} is given twice; drop one.")
-            events.append(str(name))
-    if not events:
-        raise DefinitionError("On() names no event; write On('order.placed').")
-    return tuple(events)
-
-
-def _check_where(where: object) -> dict[str, Scalar]:
-    if where is None:
-        return {}
-    if not isinstance(where, Mapping):
+def _interval(value: object) -> float:
+    seconds = _as_seconds(value)
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not is_number or not SHORTEST_INTERVAL_SECONDS <= seconds <= MAX_PAUSE_SECONDS:
         raise DefinitionError(
-            "On(...): where must be a mapping of payload fields to values, such as "
-            f"{{'country': 'DE'}}, not {where!r}."
+            f"Every takes seconds or a timedelta, from {SHORTEST_INTERVAL_SECONDS:g} s to a year, "
+            f"not {value!r}."
         )
-    return {_check_field(key): _check_value(key, value) for key, value in where.items()}
-
-
-def _check_field(key: object) -> str:
-    if not isinstance(key, str) or not key:
-        raise DefinitionError(f"On(...): where has the field {key!r}; fields are names.")
-    if key.startswith("_"):
-        raise DefinitionError(
-            f"On(...): where has the field {key!r}, but no payload has keys that begin with '_'."
-        )
-    return key
-
-
-def _check_value(key: str, value: object) -> Scalar:
-    try:
-        encoded = to_jsonable(value, f"where[{key!r}]")
-    except PayloadError as error:
-        raise DefinitionError(f"On(...): {error}") from error
-    if isinstance(encoded, list | dict):
-        raise DefinitionError(
-            f"On(...): where[{key!r}] is {value!r}, and nested values never match. Compare a "
-            "top-level field of the payload with a single value."
-        )
-    return encoded
+    if not math.isclose(seconds * 1000, round(seconds * 1000), abs_tol=1e-6):
+        raise DefinitionError(f"Every counts whole milliseconds; {value!r} has fractions of one.")
+    return float(seconds)

@@ -10,7 +10,7 @@ from django.db.models.signals import ModelSignal
 from django.dispatch import Signal
 
 from kumiko_django.definitions.handler import innermost, place, runs_on_loop
-from kumiko_django.definitions.triggers import event_name_problem
+from kumiko_django.definitions.on import event_name_problem
 from kumiko_django.events.emission import aemit, emit, has_listeners
 from kumiko_django.events.signal_payloads import default_payload
 from kumiko_django.exceptions import DefinitionError

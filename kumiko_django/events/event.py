@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from kumiko_django.broker.envelope import TriggerEvent, refuse_reserved_keys
-from kumiko_django.definitions.triggers import event_name_problem
+from kumiko_django.definitions.on import event_name_problem
 from kumiko_django.exceptions import PayloadError
 from kumiko_django.types.ids import new_job_id
 from kumiko_django.types.jsonable import JSON, to_jsonable

@@ -19,6 +19,7 @@ from kumiko_django.run.mailbox import Mailbox
 from kumiko_django.run.runner import Runner
 from kumiko_django.worker.config import HostConfig
 from kumiko_django.worker.housekeeping import Housekeeping
+from kumiko_django.worker.scheduler import Schedules
 from kumiko_django.worker.written import WrittenRecords
 
 logger = logging.getLogger("kumiko_django.worker")
@@ -41,6 +42,7 @@ class Host:
         self._mailbox = Mailbox(asyncio.get_running_loop())
         self._recorder = Recorder(self._mailbox.post)
         self._housekeeping = Housekeeping()
+        self._schedules = Schedules(config.lanes)
         self._consumers: dict[Lane, Consumer] = {}
         self._written = WrittenRecords(self._consumers)
         self._runner = Runner(self._recorder, config.worker_id, self._written.note)
@@ -51,6 +53,7 @@ class Host:
         for consumer in self._consumers.values():
             consumer.stop_fetching()
         self._housekeeping.request_stop()
+        self._schedules.request_stop()
         self._stop.set()
 
     async def run(self) -> bool:
@@ -77,6 +80,7 @@ class Host:
         self._recorder.open()
         consuming: list[asyncio.Task[None]] = []
         try:
+            await asyncio.to_thread(self._schedules.open)
             consuming = self._consume()
             self._housekeeping.open()
             await self._until_stop(client, consuming)
@@ -189,6 +193,7 @@ class Host:
             with contextlib.suppress(Exception, asyncio.CancelledError):
                 await task
         await asyncio.to_thread(self._housekeeping.close)
+        await asyncio.to_thread(self._schedules.close)
         for consumer in self._consumers.values():
             consumer.leave()
         await self._drain(LEAVE_SECONDS)

@@ -25,7 +25,7 @@ from kumiko_django.exceptions import BrokerUnavailable
 from kumiko_django.history import retention
 from kumiko_django.history.health import is_away
 from kumiko_django.history.rollup import RollUp
-from kumiko_django.worker import recovery
+from kumiko_django.worker import recovery, scheduler
 
 logger = logging.getLogger("kumiko_django.worker")
 
@@ -67,6 +67,7 @@ class Task:
 def default_tasks() -> list[Task]:
     """The tasks of every worker."""
     return [
+        Task("schedules", scheduler.WATCH_SECONDS, scheduler.watch),
         Task("recovery", recovery.INTERVAL, recovery.recover),
         Task("roll-up", 60.0, RollUp().run, rest=20.0),
         Task("prune", 60.0, prune_nightly),

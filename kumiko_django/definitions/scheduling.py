@@ -1,0 +1,79 @@
+"""What holds for jobs that nobody dispatches: those that a clock starts.
+
+The rules stand here, each in one function, so that what comes to them is put in one place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from kumiko_django.conf import get_settings
+from kumiko_django.definitions.triggers import Cron, Every, Scheduled, Trigger
+from kumiko_django.exceptions import DefinitionError, SettingsError
+
+if TYPE_CHECKING:
+    from kumiko_django.definitions.job import JobDefinition
+
+CatchUp: TypeAlias = Literal["one", "none", "all"]
+CATCH_UPS: Final[tuple[CatchUp, ...]] = ("one", "none", "all")
+DEFAULT_CATCH_UP: Final[CatchUp] = "one"
+
+
+def scheduled_trigger(definition: JobDefinition) -> Scheduled | None:
+    """The definition's trigger, if it is a clock's."""
+    trigger = definition.trigger
+    return trigger if isinstance(trigger, Cron | Every) else None
+
+
+def default_concurrency(trigger: Trigger) -> Literal["skip", "parallel"]:
+    """The mode of a definition that names none: a slow scheduled job must not pile up (P52)."""
+    return "skip" if isinstance(trigger, Cron | Every) else "parallel"
+
+
+def belongs_to_no_single_tenant(definition: JobDefinition) -> bool:
+    """Whether a job can begin without a tenant: what starts it by itself knows none."""
+    return definition.tenant == "system"
+
+
+def check_schedule(definition: JobDefinition, where: str) -> None:
+    """Refuse what does not go together with the trigger (P10).
+
+    Raises:
+        DefinitionError: ``catch_up`` is unknown or has no effect, or the job would begin without
+            the tenant that it needs (user-needs 24).
+    """
+    catch_up = definition.catch_up
+    if catch_up is not None and catch_up not in CATCH_UPS:
+        raise DefinitionError(
+            f"{where}: catch_up={catch_up!r} is unknown; use {' or '.join(map(repr, CATCH_UPS))}."
+        )
+    if scheduled_trigger(definition) is None:
+        if catch_up is not None:
+            raise DefinitionError(
+                f"{where}: catch_up= has no effect without trigger=Cron(...) or Every(...). "
+                "Drop it."
+            )
+        return
+    check_tenant(definition, where, type(definition.trigger).__name__)
+
+
+def check_tenant(definition: JobDefinition, where: str, starter: str) -> None:
+    """Refuse a job that would begin without the tenant that it needs.
+
+    Args:
+        definition: The job.
+        where: Names it in the message.
+        starter: What starts it, e.g. ``Cron``.
+
+    Raises:
+        DefinitionError: Tenancy is on, and the job needs a tenant.
+    """
+    try:
+        has_tenants = get_settings().tenancy_enabled
+    except SettingsError:
+        return  # the system checks say what is wrong with them
+    if has_tenants and not belongs_to_no_single_tenant(definition):
+        raise DefinitionError(
+            f"{where}: a job that {starter} starts has no tenant, and this one needs one. Give "
+            "tenant='system'."
+        )

@@ -1,0 +1,64 @@
+"""The options of scheduled jobs, and what does not go together (B002, P10, P52, P53)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from kumiko_django import Cron, DefinitionError, Every, JobDefinition, Manual
+from kumiko_django.definitions.scheduling import default_concurrency
+
+pytestmark = pytest.mark.once
+
+
+def handler(payload: Any, ctx: Any) -> None: ...
+
+
+def defined(**options: Any) -> JobDefinition:
+    return JobDefinition(**{"handler": handler, "app_label": "shop", "tenant": "system", **options})
+
+
+@pytest.mark.parametrize("trigger", [Cron("@daily"), Every(60)])
+@pytest.mark.parametrize("catch_up", [None, "one", "none", "all"])
+def test_catching_up_has_three_rules(trigger: Any, catch_up: Any) -> None:
+    """P53: and one of them holds where none is given."""
+    definition = defined(trigger=trigger, catch_up=catch_up)
+    assert definition.effective_catch_up == (catch_up or "one")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"trigger": Cron("@daily"), "catch_up": "some"}, "use 'one' or 'none' or 'all'"),
+        ({"trigger": Cron("@daily"), "catch_up": True}, "catch_up=True is unknown"),
+        ({"catch_up": "one"}, r"has no effect without trigger=Cron\(...\) or Every"),
+        ({"trigger": "0 6 * * *"}, r"trigger must be Manual\(\), Cron\(pattern\) or Every"),
+        ({"trigger": Cron}, "trigger must be"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(options: dict[str, Any], message: str) -> None:
+    """P10: by name and with the fix."""
+    with pytest.raises(DefinitionError, match=message):
+        defined(**options)
+
+
+@pytest.mark.parametrize("trigger", [Cron("@daily"), Every(60)])
+def test_a_clock_knows_no_tenant(trigger: Any, settings: Settings) -> None:
+    """user-needs 24, design 3: with tenancy on, a scheduled job says that it belongs to none."""
+    with pytest.raises(DefinitionError, match="has no tenant, and this one needs"):
+        defined(trigger=trigger, tenant="required")
+
+    without = {key: value for key, value in settings.KUMIKO.items() if key != "TENANTS"}
+    settings.KUMIKO = without
+    assert defined(trigger=trigger, tenant="required").trigger == trigger
+    settings.KUMIKO = {**without, "UNKNOWN": 1}  # told by the system checks, not here
+    assert defined(trigger=trigger, tenant="required").trigger == trigger
+
+
+def test_scheduled_jobs_do_not_pile_up_unless_they_say_so() -> None:
+    """P52, user-needs 34: the mode of a definition that names none."""
+    assert default_concurrency(Cron("@daily")) == "skip"
+    assert default_concurrency(Every(60)) == "skip"
+    assert default_concurrency(Manual()) == "parallel"

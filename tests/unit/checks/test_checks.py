@@ -215,6 +215,7 @@ def test_they_are_registered_under_our_tag_and_once() -> None:
     ]
 
     assert sorted(check.__name__ for check in ours) == [
-        "check_autocommit", "check_settings", "check_sqlite", "check_time_zones",
+        "check_autocommit", "check_per_tenant", "check_settings", "check_sqlite",
+        "check_time_zones",
     ]  # fmt: skip
     assert all(kumiko_checks.TAG in check.tags for check in ours)

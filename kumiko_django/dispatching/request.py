@@ -61,6 +61,7 @@ def build(definition: JobDefinition, payload: Any, request: Request) -> NewJob:
     Raises:
         PayloadError: The payload cannot travel or does not fit the schema.
         TenantRequired, ScopeError: The tenant is missing or wrong.
+        SettingsError: The job is for every tenant, and nothing says which there are.
         ValueError: User, priority, delay or time is wrong.
     """
     return _Builder(definition, request).job(payload)

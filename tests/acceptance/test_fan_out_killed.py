@@ -13,6 +13,8 @@ from kumiko_django.history.models import JobRun
 from tests.app.models import Effect
 from tests.app.tenants import many_tenants, some_tenants
 from tests.helpers.fixtures import QueueStateFactory, RunJobsFactory
+from tests.helpers.processes import RunJobs
+from tests.helpers.queues import QueueState
 from tests.helpers.waiting import wait_until
 from tests.integration.worker.conftest import define  # noqa: F401 - a fixture
 from tests.integration.worker.extra import SETTINGS
@@ -25,6 +27,21 @@ AT_LEAST_ADDED = 1000
 
 def handler(payload: dict[str, Any], ctx: JobContext) -> None:
     """Stands here for that of the worker's process."""
+
+
+def end_in_the_middle(worker: RunJobs, signal: str, queue: QueueState) -> None:
+    """End a worker while it fans out."""
+    wait_until(
+        lambda: queue.client.zcard(queue.key("delayed")) >= AT_LEAST_ADDED,
+        description="the fan-out has come to its middle",
+        interval=0.001,
+    )
+    if signal == "SIGKILL":
+        worker.kill()
+        assert queue.client.zcard(queue.key("delayed")) < 9_999, "killed in the middle"
+    else:
+        worker.terminate()
+        assert worker.wait() == 0, worker.output()
 
 
 @pytest.mark.parametrize("signal", ["SIGKILL", "SIGTERM"])
@@ -45,20 +62,9 @@ def test_ten_thousand_tenants_have_one_child_each_whenever_the_worker_ends(
     queue = queue_state()
     first = runjobs("worker", env=ENV, grace=0)
     wrapper = dispatch("extra:job:each-tenant-later", {"n": 1}).job_id
-    wait_until(
-        lambda: queue.client.zcard(queue.key("delayed")) >= AT_LEAST_ADDED,
-        description="the fan-out has come to its middle",
-        interval=0.001,
-    )
-    if signal == "SIGKILL":
-        first.kill()
-        assert queue.client.zcard(queue.key("delayed")) < 10_000, "killed in the middle"
-    else:
-        first.terminate()
-        assert first.wait() == 0, first.output()
+    end_in_the_middle(first, signal, queue)
     runjobs("worker", env=ENV)
     runs = ended_runs(wrapper, 2, timeout=40)
-    # Given back at a stop, it was in the middle as well; or it had just come to its end.
     assert [run.status for run in runs] == [
         "lost" if signal == "SIGKILL" else "interrupted", "completed",
     ]  # fmt: skip

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.db import transaction
 from pytest_django import Settings
 
@@ -123,6 +125,31 @@ def test_the_priority_of_a_dispatch_is_that_of_wrapper_and_children(
         ended_run(job_id)
         options = queue_state().job(job_id).opts
         assert {k: v for k, v in options.items() if k in ("priority", "lifo")} == stored
+
+
+def test_two_hundred_tenants_never_see_one_another(
+    host: StartHost, define: Define, settings: Settings
+) -> None:
+    """user-needs 23: sixteen at a time; in the context, after a pause and in the run's thread."""
+    tenants = [f"t{number}" for number in range(200)]
+    settings.KUMIKO = {**settings.KUMIKO, "TENANTS": lambda: tenants}
+
+    async def looks(payload: dict[str, Any], ctx: JobContext) -> list[Any]:
+        seen = [ctx.tenant_id, current_tenant_id()]
+        ctx.log.info("for", tenant=current_tenant_id())
+        await asyncio.sleep(0.001)
+        seen += [current_tenant_id(), await sync_to_async(current_tenant_id)()]
+        return seen
+
+    job = define(looks, name="bill", per_tenant=True)
+    host("worker", concurrency=16)
+    wrapper = dispatch(job).job_id
+    parent = ended_run(wrapper)
+    ended = JobRun.objects.filter(parent=parent.id, status="completed")
+    wait_until(lambda: ended.count() == 200, description="all have run", timeout=30)
+    assert {run.tenant_id: run.result for run in ended} == {t: [t] * 4 for t in tenants}
+    logged = {run.tenant_id: [line.data for line in run.logs.all()] for run in ended}
+    assert logged == {t: [{"tenant": t}] for t in tenants}
 
 
 def test_a_delay_is_the_wrappers(

@@ -18,6 +18,7 @@ from pytest_django import Settings
 from kumiko_django import Backoff, JobDefinition
 from kumiko_django import checks as kumiko_checks
 from kumiko_django.definitions.registry import registry
+from kumiko_django.worker.exit_codes import ExitCode
 from tests.helpers.processes import run_django
 
 pytestmark = pytest.mark.once
@@ -253,6 +254,21 @@ def test_e004_is_about_jobs_for_every_tenant(
     settings.KUMIKO = {**settings.KUMIKO, "COMPLETED_AGE": 10}
 
     assert found() == []
+
+
+def test_e004_keeps_a_worker_from_starting() -> None:
+    """B026: before any client of Redis is made, which here nobody could reach."""
+    env = {
+        "DJANGO_SETTINGS_MODULE": "tests.integration.worker.extra.settings",
+        "KUMIKO_COMPLETED_AGE": "2",
+        "REDIS_URL": "redis://127.0.0.1:1/0",
+    }
+
+    done = run_django("runjobs", env=env)
+
+    assert done.returncode == ExitCode.CONFIGURATION
+    assert "kumiko.E004" in done.stderr
+    assert "Redis" not in done.stderr
 
 
 def test_w003_nobody_knows_the_tenants(per_tenant: Callable[..., None], settings: Settings) -> None:

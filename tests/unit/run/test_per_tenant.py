@@ -13,8 +13,10 @@ from pytest_django import Settings
 from kumiko_django import JobContext, JobDefinition
 from kumiko_django.broker.delivery import Complete, Fail, Fate, Retry, Settlement
 from kumiko_django.definitions.registry import registry
+from kumiko_django.dispatching.fan_out import FanOut
 from kumiko_django.history.models import JobRun
 from kumiko_django.history.recorder import Recorder
+from kumiko_django.run import per_tenant as per_tenant_module
 from kumiko_django.run.runner import Runner
 from kumiko_django.types.ids import SYSTEM
 from tests.helpers.fixtures import QueueStateFactory
@@ -258,3 +260,19 @@ def test_tenants_that_cannot_be_asked_are_a_failed_attempt(
     assert isinstance(deliver(job_name=NAME, job_id="child-w-a", data=data), Retry)
     assert JobRun.objects.get().error == "OSError: the directory is away"
     assert isinstance(deliver(), Retry)
+
+
+def test_the_wrapper_is_on_record_before_a_child_names_it(
+    deliver: Deliver, tenants: Tenants, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P43: a worker that is killed then leaves no child whose parent nobody has seen."""
+    seen: list[str] = []
+    add = per_tenant_module.add_children
+
+    def spy(fan_out: FanOut, ids: Any, tell: Any) -> Any:
+        seen.append(JobRun.objects.get(id=fan_out.meta.parent_run).status)
+        return add(fan_out, ids, tell)
+
+    monkeypatch.setattr(per_tenant_module, "add_children", spy)
+    assert deliver() == counted(2, 2, 0)
+    assert seen == ["running"]

@@ -250,6 +250,20 @@ def test_a_wrapper_of_another_producer_is_fanned_out(
     assert queue_state().job(child_id(wrapper, "acme")).opts["priority"] == 1000
 
 
+def test_a_worker_whose_definition_is_not_for_every_tenant_yet_fans_out(
+    host: StartHost, define: Define, queue_prefix: str, redis_url: str
+) -> None:
+    """user-needs 7: during a deploy the dispatcher may be newer than the worker; nothing is lost."""
+    define(look, name="bill")
+    added: list[Any] = [("_perTenant:testapp:job:bill", {"_v": 1, "_tenantId": SYSTEM}, {})]
+    (wrapper,) = add_raw(redis_url, f"{queue_prefix}-worker", added)
+    host("worker")
+    assert ended_run(wrapper).result == {"planned": 3, "enqueued": 3, "already_there": 0}
+    assert {ended_run(child_id(wrapper, tenant)).tenant_id for tenant in TENANT_IDS} == set(
+        TENANT_IDS
+    )
+
+
 def test_tenants_that_cannot_be_listed_are_seen_and_tried_again(
     host: StartHost, define: Define, settings: Settings
 ) -> None:

@@ -13,6 +13,7 @@ from pytest_django import Settings
 from kumiko_django import JobContext, JobDefinition
 from kumiko_django.broker.delivery import Complete, Fail, Fate, Retry, Settlement
 from kumiko_django.definitions.registry import registry
+from kumiko_django.dispatching import fan_out as fan_out_module
 from kumiko_django.dispatching.fan_out import FanOut
 from kumiko_django.history.models import JobRun
 from kumiko_django.history.recorder import Recorder
@@ -267,9 +268,10 @@ def test_the_wrapper_is_on_record_before_a_child_names_it(
 ) -> None:
     """P43: a worker that is killed then leaves no child whose parent nobody has seen."""
     seen: list[str] = []
-    add = per_tenant_module.add_children
+    add = fan_out_module.add_children
 
     def spy(fan_out: FanOut, ids: Any, tell: Any) -> Any:
+        assert fan_out.meta.parent_run is not None
         seen.append(JobRun.objects.get(id=fan_out.meta.parent_run).status)
         return add(fan_out, ids, tell)
 

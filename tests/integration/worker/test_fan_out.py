@@ -253,7 +253,7 @@ def test_a_wrapper_of_another_producer_is_fanned_out(
 def test_a_worker_whose_definition_is_not_for_every_tenant_yet_fans_out(
     host: StartHost, define: Define, queue_prefix: str, redis_url: str
 ) -> None:
-    """user-needs 7: during a deploy the dispatcher may be newer than the worker; nothing is lost."""
+    """user-needs 7: in a deploy the dispatcher may be newer than the worker; nothing is lost."""
     define(look, name="bill")
     added: list[Any] = [("_perTenant:testapp:job:bill", {"_v": 1, "_tenantId": SYSTEM}, {})]
     (wrapper,) = add_raw(redis_url, f"{queue_prefix}-worker", added)

@@ -222,7 +222,7 @@ def per_tenant() -> Iterator[Callable[..., None]]:
         (None, None, 2000),
     ],
 )
-def test_e004_retries_that_outlive_the_children(
+def test_e006_retries_that_outlive_the_children(
     per_tenant: Callable[..., None],
     settings: Settings,
     retries: int | None,
@@ -233,7 +233,7 @@ def test_e004_retries_that_outlive_the_children(
     per_tenant(retries=retries, backoff=backoff)
     settings.KUMIKO = {**settings.KUMIKO, "COMPLETED_AGE": window_ms // 1000}
 
-    message = the_only_one("kumiko.E004")
+    message = the_only_one("kumiko.E006")
 
     assert isinstance(message, checks.Error)
     assert "shop:job:bill" in message.msg
@@ -245,7 +245,7 @@ def test_e004_retries_that_outlive_the_children(
     assert found() == []
 
 
-def test_e004_is_about_jobs_for_every_tenant(
+def test_e006_is_about_jobs_for_every_tenant(
     per_tenant: Callable[..., None], settings: Settings
 ) -> None:
     """B025: a window one millisecond shorter is fine, and so is a job that is for one tenant."""
@@ -256,7 +256,7 @@ def test_e004_is_about_jobs_for_every_tenant(
     assert found() == []
 
 
-def test_e004_keeps_a_worker_from_starting() -> None:
+def test_e006_keeps_a_worker_from_starting() -> None:
     """B026: before any client of Redis is made, which here nobody could reach."""
     env = {
         "DJANGO_SETTINGS_MODULE": "tests.integration.worker.extra.settings",
@@ -267,7 +267,7 @@ def test_e004_keeps_a_worker_from_starting() -> None:
     done = run_django("runjobs", env=env)
 
     assert done.returncode == ExitCode.CONFIGURATION
-    assert "kumiko.E004" in done.stderr
+    assert "kumiko.E006" in done.stderr
     assert "Redis" not in done.stderr
 
 

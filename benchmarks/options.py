@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from benchmarks import celery_side, variants
 from benchmarks.variants import Database, Job, Variant
 
-PARTS = ("drain", "celery", "dispatch", "latency", "cost")
+PARTS = ("drain", "celery", "dispatch", "fan-out", "latency", "cost")
 ROUNDS, QUICK_ROUNDS = 5, 3
 JOBS = 6000
 INSERTS = 3
 """One insert costs several times what a no-op costs: so many times fewer are queued."""
 
 DRAIN_SECONDS, DISPATCH_SECONDS, LATENCY_SECONDS, COST_SECONDS, CELERY_SECONDS = 6, 14, 28, 40, 45
+FAN_OUT_SECONDS = 10
 """Of one drain; of one round of all dispatch kinds; of one round of latency; of all costs; of
-finding Celery's fastest pool. On two cores, to tell how long it will take."""
+finding Celery's fastest pool; of one round of fan-out. On two cores, to tell how long it will take.
+"""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Options:
         return (
             (self.rounds * drains * DRAIN_SECONDS * scale if self.drained else 0)
             + self.rounds * DISPATCH_SECONDS * ("dispatch" in self.parts)
+            + self.rounds * FAN_OUT_SECONDS * ("fan-out" in self.parts)
             + self.rounds * LATENCY_SECONDS * ("latency" in self.parts)
             + COST_SECONDS * ("cost" in self.parts)
             + CELERY_SECONDS * ("celery" in self.parts)

@@ -12,6 +12,10 @@ from django.db import connections, router
 
 from kumiko_django.broker.address import address_of
 from kumiko_django.conf import Settings, get_settings
+from kumiko_django.definitions.fan_out import wrapper_of
+from kumiko_django.definitions.job import JobDefinition
+from kumiko_django.definitions.options import retry_window_ms
+from kumiko_django.definitions.registry import registry
 from kumiko_django.exceptions import SettingsError
 
 TAG = "kumiko"
@@ -100,6 +104,50 @@ def check_autocommit(app_configs: Sequence[Any] | None = None, **_: Any) -> list
                 "to a database that has it on (DATABASE_ROUTERS)."
             ),
             id="kumiko.E005",
+        )
+    ]
+
+
+@register(TAG)
+def check_per_tenant(app_configs: Sequence[Any] | None = None, **_: Any) -> list[CheckMessage]:
+    """Jobs for every tenant know the tenants, and their children for long enough (B025)."""
+    try:
+        settings = get_settings()
+    except SettingsError:
+        return []  # told by check_settings
+    found: list[CheckMessage] = []
+    for definition in registry.all():
+        if not definition.per_tenant:
+            continue
+        if not settings.tenancy_enabled:
+            found.append(_no_tenants_for(definition))
+        found += _check_window(definition, settings)
+    return found
+
+
+def _no_tenants_for(definition: JobDefinition) -> CheckMessage:
+    return checks.Warning(
+        f"{definition.qualified_name} runs for every tenant (per_tenant=True), and nothing says "
+        "which tenants there are: it cannot be dispatched.",
+        hint='Set KUMIKO["TENANTS"] to a callable that gives the ids of the active tenants.',
+        id="kumiko.W003",
+    )
+
+
+def _check_window(definition: JobDefinition, settings: Settings) -> list[CheckMessage]:
+    wrapper = wrapper_of(definition)
+    window_ms = retry_window_ms(wrapper.retries, wrapper.effective_backoff)
+    if window_ms < settings.completed_age * 1000:
+        return []
+    return [
+        Error(
+            f"{definition.qualified_name} runs for every tenant, and its retries may take "
+            f"{window_ms:,} ms, while completed jobs stay in the queue for "
+            f"{settings.completed_age:,} s only. A fan-out that is tried again knows by them which "
+            "tenants it has seen to.",
+            hint='Raise KUMIKO["COMPLETED_AGE"], or give the job fewer retries or a shorter '
+            "backoff.",
+            id="kumiko.E006",
         )
     ]
 

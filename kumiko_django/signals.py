@@ -22,6 +22,10 @@ job_failed = Signal()
 Keyword arguments: ``run``, ``outcome``, ``logs``.
 """
 
+job_skipped = Signal()
+"""A run was skipped: its handler was not called. Keyword arguments: ``run``, ``outcome``, ``logs``.
+"""
+
 dispatch_failed = Signal()
 """A dispatch could not be sent after its commit, or one of the jobs of an event not be queued.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
@@ -19,6 +20,11 @@ def noop_sync(payload: Payload, ctx: JobContext) -> None:
 @job
 async def noop_async(payload: Payload, ctx: JobContext) -> None:
     """Nothing, on the event loop."""
+
+
+@job(per_tenant="BENCH_TENANTS" in os.environ)
+async def noop_each_tenant(payload: Payload, ctx: JobContext) -> None:
+    """Nothing, for every tenant where there are any."""
 
 
 @job

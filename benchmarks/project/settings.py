@@ -46,6 +46,8 @@ def _databases() -> dict[str, dict[str, Any]]:
 DATABASES = _databases()
 
 KUMIKO = {"REDIS_URL": env.str("REDIS_URL", default="redis://127.0.0.1:6379/0")}
+if "BENCH_TENANTS" in os.environ:
+    KUMIKO["TENANTS"] = "benchmarks.project.tenants.active_tenants"
 
 LOGGING: dict[str, Any] = {
     "version": 1,

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
-from kumiko_django.definitions.options import Lane
+from kumiko_django.definitions.options import Lane, Priority
 from kumiko_django.types.jsonable import JSON
 
 
@@ -29,6 +29,7 @@ class Delivery:
         backoff: The stored backoff option, in BullMQ's form.
         queue_failure: Set where the queue itself has given the job up (bullmq-python 1.9): the
             handler must not run, but the failure must be on record.
+        priority: The stored priority, as a definition would give it.
         former: Records of earlier runs of the job that may not be in the history yet, oldest first.
     """
 
@@ -44,6 +45,7 @@ class Delivery:
     losses: int = 0
     backoff: Any = None
     queue_failure: str | None = None
+    priority: Priority = "normal"
     former: tuple[str, ...] = ()
 
 

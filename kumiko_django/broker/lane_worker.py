@@ -25,6 +25,7 @@ from kumiko_django.broker.channel import Channel
 from kumiko_django.broker.connection import LONGEST_BLOCK_SECONDS
 from kumiko_django.broker.delivery import BARRED, Delivery, Fail, Fate, GiveBack, Settlement
 from kumiko_django.broker.keys import queue_name
+from kumiko_django.broker.options import stored_priority
 from kumiko_django.broker.rescue import Rescue, is_script_fault
 from kumiko_django.broker.settling import LARGEST_NUMBER
 from kumiko_django.broker.ticks import Ticks, tell_missed
@@ -253,6 +254,7 @@ class LaneWorker:
             losses=max(job.stalledCounter, 0),
             backoff=job.opts.get("backoff"),
             queue_failure=failure or job.deferredFailure,
+            priority=stored_priority(job.opts),
         )
         # What the package sends along when the job is settled must be of the kinds that its script
         # can handle: an error there would leave the job half settled.

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kumiko_django.conf import get_settings
 from kumiko_django.definitions.job import JobDefinition
-from kumiko_django.definitions.options import LOW_PRIORITY, Backoff, Priority
+from kumiko_django.definitions.options import LOW_PRIORITY, MAX_PRIORITY, Backoff, Priority
 
 STACK_TRACES_KEPT: Final = 1
 """BullMQ would keep all, without limit (bullmq-python 1.19); the history has them."""
@@ -83,6 +83,16 @@ def _priority_to_bullmq(priority: Priority) -> dict[str, Any]:
     if isinstance(priority, int) and priority > 0:
         return {"priority": priority}
     return {}
+
+
+def stored_priority(options: dict[str, Any]) -> Priority:
+    """The priority that a job's BullMQ options come to, as a dispatch would give it."""
+    if options.get("lifo") is True:
+        return "high"
+    priority = options.get("priority")
+    if not isinstance(priority, int) or isinstance(priority, bool):
+        return "normal"
+    return priority if 0 < priority <= MAX_PRIORITY else "normal"
 
 
 def retry_delay_ms(

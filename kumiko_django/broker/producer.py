@@ -128,6 +128,24 @@ async def aadd_many(jobs: Sequence[NewJob]) -> list[str]:
     return added
 
 
+def known_ids(lane: Lane, job_ids: Sequence[str]) -> set[str]:
+    """Which of these jobs are in a lane's queue, in whatever state.
+
+    Raises:
+        BrokerUnavailable: Redis does not answer.
+    """
+    base = queue_scripts(queue_name(lane)).keys[""]
+    keys = [f"{base}{job_id}" for job_id in job_ids]
+    if not keys:
+        return set()
+    with sync_client() as client:
+        (count,) = _unless_failed(exchange(client, [("EXISTS", *keys)]))
+        if not count:
+            return set()
+        answers = _unless_failed(exchange(client, [("EXISTS", key) for key in keys]))
+    return {job_id for job_id, is_there in zip(job_ids, answers, strict=True) if is_there}
+
+
 def _run(client: redis.Redis, calls: Sequence[ScriptCall]) -> list[Any]:
     commands = [_command(call) for call in calls]
     answers = exchange(client, commands)

@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 from asgiref.sync import markcoroutinefunction
 
 from kumiko_django.definitions.job import JobDefinition, TenantRule
-from kumiko_django.definitions.options import Backoff, Lane, Priority
+from kumiko_django.definitions.options import Backoff, Duration, Lane, Priority
 from kumiko_django.definitions.registry import registry
 from kumiko_django.definitions.scheduling import CatchUp
 from kumiko_django.definitions.triggers import Trigger
@@ -158,6 +158,8 @@ def job(
     trigger: Trigger = ...,
     lane: Lane = ...,
     tenant: TenantRule = ...,
+    per_tenant: bool = ...,
+    spread: Duration | None = ...,
     retries: int | None = ...,
     backoff: Backoff | None = ...,
     priority: Priority = ...,

@@ -14,8 +14,10 @@ from kumiko_django.definitions.options import (
     DEFAULT_BACKOFF,
     LANES,
     Backoff,
+    Duration,
     Lane,
     Priority,
+    check_per_tenant,
     check_priority,
 )
 from kumiko_django.definitions.scheduling import (
@@ -46,6 +48,8 @@ class JobDefinition:
         trigger: What starts the job.
         lane: Which fleet of processes runs it: ``worker`` or ``api``.
         tenant: ``required``: runs for one tenant; ``system``: for none.
+        per_tenant: A dispatch without a tenant makes one job for each active tenant.
+        spread: Seconds or a timedelta over which these are spread evenly; None for all at once.
         retries: How often a failed run is tried again; None and 0 mean once and no more.
         backoff: Pause between attempts; with retries and none given, one second (P37).
         priority: ``high``, ``normal``, ``low`` or 1 to 2,097,152; a dispatch may override it.
@@ -65,6 +69,8 @@ class JobDefinition:
     trigger: Trigger = field(default_factory=Manual)
     lane: Lane = "worker"
     tenant: TenantRule = "required"
+    per_tenant: bool = False
+    spread: Duration | None = None
     retries: int | None = None
     backoff: Backoff | None = None
     priority: Priority = "normal"
@@ -79,10 +85,11 @@ class JobDefinition:
         check_handler(self.handler, where)
         self._set("name", self._short_name(where))
         if self.app_label is not None:
-            names.qualify(self.app_label, self.name, where)
+            self._qualify(self.app_label)
         self._check_choices(where)
         self._check_retries(where)
         check_schedule(self, where)
+        check_per_tenant(self.per_tenant, self.spread, self.tenant, where)
         self._set("aliases", _check_aliases(self.aliases, where))
         if self.schema is not None:
             self._set("payload_schema", PayloadSchema(self.schema, where))
@@ -133,7 +140,7 @@ class JobDefinition:
                 f"job {self._where()} belongs to no app yet. Register it "
                 "(registry.register(...)) or give app_label=."
             )
-        return names.qualify(self.app_label, self.name, f"job {self._where()}")
+        return self._qualify(self.app_label)
 
     @cached_property
     def qualified_aliases(self) -> tuple[str, ...]:
@@ -153,8 +160,13 @@ class JobDefinition:
         """
         if self.app_label is not None:
             raise DefinitionError(f"job {self._where()} belongs to the app {self.app_label!r}.")
-        names.qualify(label, self.name, f"job {self._where()}")
+        self._qualify(label)
         self._set("app_label", label)
+
+    def _qualify(self, label: object) -> str:
+        # A wrapper's name is longer, and must fit where names are kept.
+        longest = names.MAX_NAME_LENGTH - (names.WRAPPER_ROOM if self.per_tenant else 0)
+        return names.qualify(label, self.name, f"job {self._where()}", longest)
 
     def _where(self) -> str:
         return ".".join(place(self.handler))

@@ -11,6 +11,8 @@ _SEGMENT: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 MAX_NAME_LENGTH: Final = 200
 """Longest qualified name in characters; the history's column is this wide."""
+WRAPPER_ROOM: Final = 11
+"""Characters that the name of a wrapper has more than its job's (B061)."""
 
 
 def kebab(text: str) -> str:
@@ -59,7 +61,7 @@ def name_after(function_name: str, where: str) -> str:
     return name
 
 
-def qualify(app_label: object, name: str, where: str) -> str:
+def qualify(app_label: object, name: str, where: str, longest: int = MAX_NAME_LENGTH) -> str:
     """The qualified name of job ``name`` in the app ``app_label``.
 
     Raises:
@@ -72,9 +74,9 @@ def qualify(app_label: object, name: str, where: str) -> str:
             "label of lower-case letters, digits and underscores."
         )
     qualified = f"{segment}:job:{name}"
-    if len(qualified) > MAX_NAME_LENGTH:
+    if len(qualified) > longest:
         raise DefinitionError(
-            f"{where}: {qualified!r} is longer than {MAX_NAME_LENGTH} characters; shorten name=."
+            f"{where}: {qualified!r} is longer than {longest} characters; shorten name=."
         )
     return qualified
 

@@ -147,3 +147,30 @@ def check_priority(value: object, where: str) -> Priority:
         f"{where}: priority must be 'high', 'normal', 'low', or a whole number from 1 to "
         f"{MAX_PRIORITY} (lower runs first, all after 'normal'; 0 is 'normal'), not {value!r}."
     )
+
+
+def check_per_tenant(per_tenant: object, spread: object, tenant: str, where: str) -> None:
+    """Refuse values of ``per_tenant`` and ``spread`` that are wrong or do not go together.
+
+    Raises:
+        DefinitionError: They are.
+    """
+    if not isinstance(per_tenant, bool):
+        raise DefinitionError(f"{where}: per_tenant must be True or False, not {per_tenant!r}.")
+    if per_tenant and tenant == "system":
+        raise DefinitionError(
+            f"{where}: per_tenant=True runs the job for every tenant, tenant='system' for none. "
+            "Drop one of the two."
+        )
+    if spread is None:
+        return
+    if not per_tenant:
+        raise DefinitionError(
+            f"{where}: spread= has no effect without per_tenant=True. Add that or drop it."
+        )
+    seconds = _seconds(spread)
+    if not _is_number(seconds) or not 0 < seconds <= MAX_PAUSE_SECONDS:
+        raise DefinitionError(
+            f"{where}: spread must be seconds or a timedelta above 0 and of at most 365 days, "
+            f"not {spread!r}."
+        )

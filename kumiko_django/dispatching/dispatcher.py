@@ -65,7 +65,7 @@ def dispatch(
     Raises:
         UnknownJobError: No such job.
         PayloadError: The payload cannot travel, does not fit the schema, or is too large.
-        TenantRequired, ScopeError: The tenant is missing or wrong.
+        TenantRequired, ScopeError, SettingsError: Tenant or ``TENANTS`` are missing or wrong.
         BrokerUnavailable: Redis did not take the job within three seconds. Never after a commit:
             then it is logged, and ``dispatch_failed`` is sent.
         ValueError: ``triggered_by``, ``priority``, ``delay`` or ``run_at`` is wrong.

@@ -22,6 +22,7 @@ from kumiko_django.broker.envelope import (
 from kumiko_django.broker.keys import event_job_id
 from kumiko_django.broker.options import MAX_DELAY_MS, JobOptions
 from kumiko_django.broker.producer import NewJob
+from kumiko_django.definitions.fan_out import wrapper_of
 from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.definitions.options import Priority, check_priority
 from kumiko_django.definitions.registry import registry
@@ -29,7 +30,7 @@ from kumiko_django.exceptions import PayloadError, UnknownJobError
 from kumiko_django.tenancy.resolution import tenant_for_dispatch
 from kumiko_django.types import ambient
 from kumiko_django.types.arguments import AMBIENT, Delay, TenantArgument
-from kumiko_django.types.ids import new_job_id
+from kumiko_django.types.ids import SYSTEM, new_job_id
 from kumiko_django.types.jsonable import JSON, to_jsonable
 
 
@@ -71,6 +72,7 @@ def build(definition: JobDefinition, payload: Any, request: Request) -> NewJob:
     Raises:
         PayloadError: The payload cannot travel or does not fit the schema.
         TenantRequired, ScopeError: The tenant is missing or wrong.
+        SettingsError: The job is for every tenant, and nothing says which there are.
         ValueError: User, priority, delay or time is wrong.
     """
     return _Builder(definition, request).job(payload)
@@ -92,11 +94,12 @@ class _Builder:
         where = definition.qualified_name
         priority = None if request.priority is None else check_priority(request.priority, where)
         self._definition = definition
+        self._meta = _metadata(definition, request)
+        self._queued = queued_as(definition, self._meta.tenant_id)
         self._now_ms = time.time_ns() // 1_000_000
         self._options = JobOptions.for_definition(
-            definition, priority=priority, delay_ms=_delay_ms(request, where, self._now_ms)
+            self._queued, priority=priority, delay_ms=_delay_ms(request, where, self._now_ms)
         )
-        self._meta = _metadata(definition, request)
         self._job_id = _event_job_id(definition, self._meta)
 
     def job(self, payload: Any, called: str = "payload") -> NewJob:
@@ -106,7 +109,7 @@ class _Builder:
             return NewJob.of(
                 Envelope(encode_payload(definition, payload), self._meta),
                 lane=definition.lane,
-                name=definition.qualified_name,
+                name=self._queued.qualified_name,
                 job_id=self._job_id or new_job_id(),
                 options=self._options,
                 timestamp_ms=self._now_ms,
@@ -117,6 +120,17 @@ class _Builder:
             number = "" if called == "payload" else f"{called}: "
             told = f"{definition.qualified_name}: {number}{error}"
             raise type(error)(told, path=place) from error
+
+
+def queued_as(definition: JobDefinition, tenant_id: str | None = None) -> JobDefinition:
+    """What is put into the queue for a job: itself, or the wrapper that makes one for each tenant.
+
+    Every path into a queue asks here for the name and the options of what it queues. A job of
+    ``per_tenant`` that has a tenant runs for that one alone (P45).
+    """
+    if definition.per_tenant and tenant_id in (None, SYSTEM):
+        return wrapper_of(definition)
+    return definition
 
 
 def encode_payload(definition: JobDefinition, payload: Any) -> dict[str, JSON]:

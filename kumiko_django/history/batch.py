@@ -34,9 +34,11 @@ class Batch:
     ends: dict[UUID, Ended] = field(default_factory=dict)
     logs: dict[UUID, list[LogLine]] = field(default_factory=dict)
     progress: dict[UUID, JSON] = field(default_factory=dict)
+    flushes: list[Future[None]] = field(default_factory=list)
+    """Set when the batch is out of the way: written, or given up."""
 
     def __bool__(self) -> bool:
-        return bool(self.starts or self.ends or self.logs or self.progress)
+        return bool(self.starts or self.ends or self.logs or self.progress or self.flushes)
 
     def end_of(self, run_id: UUID) -> RunEnded | None:
         """The end of a run, if it is in this batch."""

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from kumiko_django.types.jsonable import JSON
 
-EndStatus = Literal["completed", "failed", "interrupted", "lost"]
+EndStatus = Literal["completed", "failed", "interrupted", "lost", "skipped"]
 Level = Literal["info", "warn", "error"]
 
 
@@ -38,6 +38,7 @@ class RunStarted:
     trigger: str = ""
     correlation_id: str = ""
     trace_id: str = ""
+    parent: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,14 @@ def first_id_at(moment: dt.datetime) -> UUID:
     return UUID(int=milliseconds << 80 | 0x7 << 76 | 0x2 << 62)
 
 
+def ended_jobs(lane: str, job_ids: Sequence[str], since: dt.datetime) -> set[str]:
+    """Which of these jobs of a lane have ended on record, of those queued after ``since``."""
+    runs = JobRun.objects.filter(
+        lane=lane, queue_job_id__in=job_ids, enqueued_at__gte=since, final=True
+    )
+    return set(runs.values_list("queue_job_id", flat=True))
+
+
 class Recent(NamedTuple):
     """Names that the latest runs have, sorted."""
 

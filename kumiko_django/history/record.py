@@ -63,6 +63,7 @@ def decode(text: str) -> tuple[RunStarted, RunEnded, list[LogLine]]:
             values[name] = _time(values[name])
         _refuse_other_kinds(values)
         run_id = UUID(values["id"])
+        values["parent"] = None if values.get("parent") is None else UUID(values["parent"])
         start = RunStarted(
             run_id, losses=values["losses"], **{name: values[name] for name in START_FIELDS}
         )
@@ -135,6 +136,8 @@ def _plain(run_id: UUID, values: dict[str, Any]) -> dict[str, Any]:
         value = plain.get(name)
         if value is not None:
             plain[name] = value.isoformat()
+    if plain["parent"] is not None:
+        plain["parent"] = str(plain["parent"])
     return plain
 
 

@@ -130,6 +130,14 @@ class Recorder:
             self._schedule(0 if awaited else END_DELAY)
         return future
 
+    def flush(self) -> Future[None]:
+        """Write what has been noted so far now; a future that is done when it is out of the way."""
+        future: Future[None] = Future()
+        with self._changed:
+            self._batch.flushes.append(future)
+            self._schedule(0)
+        return future
+
     def run_found(self, record: str) -> None:
         """Note the record of a run that another worker may not have lived to write.
 
@@ -240,6 +248,8 @@ class Recorder:
             self._unwritten -= len(batch.ends)
             self._characters -= sum(len(ended.record) for ended in batch.ends.values())
             self._being_written = Batch()
+        for flush in batch.flushes:
+            flush.set_result(None)
 
     def _gave_up(self) -> bool:
         return self._until_giving_up(1.0) <= 0

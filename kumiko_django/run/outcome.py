@@ -47,4 +47,15 @@ class Interrupted:
     reason: str = "the worker was stopped"
 
 
-Outcome: TypeAlias = Completed | Failed | Interrupted
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """There was no reason to call the handler; the job is done.
+
+    Attributes:
+        reason: Why.
+    """
+
+    reason: str
+
+
+Outcome: TypeAlias = Completed | Failed | Interrupted | Skipped

@@ -8,7 +8,7 @@ from typing import Any
 from django.dispatch import Signal
 
 from kumiko_django import signals
-from kumiko_django.run.outcome import Completed, Failed, Outcome
+from kumiko_django.run.outcome import Completed, Failed, Outcome, Skipped
 from kumiko_django.run.state import Run
 from kumiko_django.run.threads import HandlerThreads
 
@@ -17,6 +17,7 @@ logger = logging.getLogger("kumiko_django.run")
 _AT_END: dict[type, Signal] = {
     Completed: signals.job_completed,
     Failed: signals.job_failed,
+    Skipped: signals.job_skipped,
 }
 
 

@@ -15,13 +15,14 @@ from kumiko_django.broker.delivery import (
     Delivery,
     Verdict,
 )
-from kumiko_django.definitions.registry import registry
+from kumiko_django.definitions.fan_out import Wrapper
 from kumiko_django.exceptions import PayloadError, ScopeError, TenantRequired, UnknownJobError
 from kumiko_django.history.record import UnreadableRecord
 from kumiko_django.history.recorder import Recorder
+from kumiko_django.run import per_tenant
 from kumiko_django.run.execution import BrokenOff, Ending, Executor, Raised, Returned
 from kumiko_django.run.failure import Refused, failed
-from kumiko_django.run.outcome import Completed, Failed, Interrupted, Outcome
+from kumiko_django.run.outcome import Completed, Failed, Interrupted, Outcome, Skipped
 from kumiko_django.run.reporting import Reporter
 from kumiko_django.run.result import keepable
 from kumiko_django.run.state import Run
@@ -83,6 +84,8 @@ class Runner:
             self._look_up(run)
             self._read_metadata(run)
             self._resolve_tenant(run)
+            if reason := await per_tenant.why_skipped(run, self._threads):
+                return self._skip(run, Skipped(reason))
             self._load_payload(run)
         except Refused as refusal:
             return self._refuse(run, failed(refusal, delivery, retryable=False))
@@ -102,6 +105,18 @@ class Runner:
         self._record_start(run)
         return outcome
 
+    def _skip(self, run: Run, outcome: Skipped) -> Outcome:
+        """End a run whose handler need not be called, with a record like any other (P47)."""
+        delivery = run.delivery
+        logger.info(
+            "Job %s (%s) of %s skipped: %s",
+            delivery.job_name, delivery.job_id, _tenant(run), outcome.reason,
+            extra={"run_id": str(run.run_id), "tenant_id": run.tenant_id},
+        )  # fmt: skip
+        run.finish(outcome)
+        self._record_start(run)
+        return outcome
+
     def _pass_on_former(self, delivery: Delivery) -> None:
         """Have written what earlier runs of the job have left beside the queue."""
         for record in delivery.former:
@@ -112,7 +127,7 @@ class Runner:
 
     def _look_up(self, run: Run) -> None:
         try:
-            run.definition = registry.get(run.delivery.job_name)
+            run.definition = per_tenant.find_definition(run.delivery.job_name)
         except UnknownJobError as error:
             raise Refused(str(error)) from error
         if run.delivery.queue_failure:
@@ -127,12 +142,17 @@ class Runner:
             raise Refused(f"The job's metadata cannot be trusted: {error}.") from error
 
     def _resolve_tenant(self, run: Run) -> None:
+        if isinstance(run.definition, Wrapper):
+            return  # it is SYSTEM's, whatever tenant it carries (B064)
         try:
             run.tenant_id = tenant_for_run(run.known_definition, run.meta.tenant_id)
         except (TenantRequired, ScopeError) as error:
             raise Refused(str(error)) from error
 
     def _load_payload(self, run: Run) -> None:
+        if isinstance(run.definition, Wrapper):
+            run.argument = per_tenant.Work(run.definition.job, run, self._recorder)
+            return
         # A copy to the bottom: the handler may change its payload while the recorder reads ours.
         run.argument = json.loads(json.dumps(run.payload))
         schema = run.known_definition.payload_schema

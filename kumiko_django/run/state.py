@@ -19,7 +19,7 @@ from kumiko_django.history.events import LogLine, RunEnded, RunStarted
 from kumiko_django.history.recorder import Recorder
 from kumiko_django.run.context import JobContext, Notes, TriggeredBy
 from kumiko_django.run.logbook import Logbook, RunLog
-from kumiko_django.run.outcome import Completed, Failed, Interrupted, Outcome
+from kumiko_django.run.outcome import Completed, Failed, Interrupted, Outcome, Skipped
 from kumiko_django.tenancy.scope import clean_tenant_id, run_scope
 from kumiko_django.types import ambient
 from kumiko_django.types.ids import SYSTEM, uuid7
@@ -92,11 +92,15 @@ class Run:
         with contextlib.suppress(ScopeError):
             self.tenant_id = clean_tenant_id(self.meta.tenant_id or SYSTEM)
 
-    def surroundings(self) -> Context:
-        """A new context with what is ambient while this run lasts (B134)."""
+    def surroundings(self, tenant_id: str | None = None) -> Context:
+        """A new context with what is ambient while this run lasts (B134).
+
+        Args:
+            tenant_id: Whose scope it has; by default that of the run's tenant.
+        """
         origin = self.meta.write_origin
         values: dict[ContextVar[Any], Any] = {
-            ambient.scope: run_scope(self.tenant_id),
+            ambient.scope: run_scope(tenant_id or self.tenant_id),
             ambient.user_id: self.meta.triggered_by_id,
             ambient.request_id: self.request_id,
             ambient.correlation_id: self.correlation_id,
@@ -150,8 +154,8 @@ class Run:
     def begin(self) -> RunStarted:
         """The run's start as the history keeps it."""
         delivery = self.delivery
-        created_at = _moment(delivery.created_at_ms)
-        due_at = _moment(delivery.created_at_ms + delivery.delay_ms)
+        created_at = moment(delivery.created_at_ms)
+        due_at = moment(delivery.created_at_ms + delivery.delay_ms)
         # Only a first start has waited since the dispatch; a retry has waited for its backoff.
         waited = self.started_at - due_at if delivery.start == 1 else None
         self.start_event = RunStarted(
@@ -174,6 +178,7 @@ class Run:
             trigger=self.meta.trigger_name or "",
             correlation_id=self.correlation_id,
             trace_id="" if self.meta.trace is None else self.meta.trace.trace_id,
+            parent=self.meta.parent_run,
         )
         return self.start_event
 
@@ -197,6 +202,8 @@ class Run:
                 )
             case Interrupted(reason):
                 return RunEnded(**common, status="interrupted", reason=reason)
+            case Skipped(reason):
+                return RunEnded(**common, status="skipped", reason=reason)
 
     @property
     def _name(self) -> str:
@@ -212,7 +219,7 @@ class Run:
 
 def _is_final(outcome: Outcome) -> bool:
     match outcome:
-        case Completed():
+        case Completed() | Skipped():
             return True
         case Failed(final=final):
             return final
@@ -220,7 +227,7 @@ def _is_final(outcome: Outcome) -> bool:
             return False
 
 
-def _moment(milliseconds: int) -> dt.datetime:
+def moment(milliseconds: int) -> dt.datetime:
     """A time of the queue's; another producer's nonsense must not break the record."""
     bounded = min(max(milliseconds, 0), _YEAR_9000_MS)
     return _EPOCH + dt.timedelta(milliseconds=bounded)

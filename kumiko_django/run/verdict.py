@@ -25,7 +25,7 @@ from kumiko_django.broker.delivery import (
 from kumiko_django.history.events import RunEnded
 from kumiko_django.history.record import encode
 from kumiko_django.history.recorder import Recorder
-from kumiko_django.run.outcome import Completed, Failed, Interrupted, Outcome
+from kumiko_django.run.outcome import Completed, Failed, Interrupted, Outcome, Skipped
 from kumiko_django.run.reporting import Reporter
 from kumiko_django.run.state import Run
 
@@ -135,3 +135,5 @@ def _settlement(outcome: Outcome) -> Settlement:
             return Retry(delay, error, trace)
         case Interrupted():
             return GiveBack()
+        case Skipped():
+            return Complete()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kumiko_django.conf import get_settings
 from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.exceptions import ScopeError, TenantRequired
+from kumiko_django.tenancy.directory import no_tenants
 from kumiko_django.tenancy.scope import clean_tenant_id
 from kumiko_django.types import ambient
 from kumiko_django.types.arguments import AMBIENT, Ambient, TenantArgument
@@ -14,14 +15,18 @@ from kumiko_django.types.ids import SYSTEM
 def tenant_for_dispatch(definition: JobDefinition, given: TenantArgument = AMBIENT) -> str:
     """The tenant that a job dispatched here and now belongs to.
 
-    The payload has no say in it (P67): the tenant is the given one, else the scope's.
+    The payload has no say in it (P67): the tenant is the given one, else the scope's. A job of
+    ``per_tenant`` that has neither belongs to SYSTEM, as one for all tenants (P45).
 
     Raises:
+        SettingsError: The job is for every tenant, and nothing says which there are.
         TenantRequired: The job needs a tenant and none is given or ambient.
         ScopeError: The given one does not fit the job or the scope.
     """
     explicit = _explicit(given)
     if not get_settings().tenancy_enabled:
+        if definition.per_tenant:
+            raise no_tenants(definition.qualified_name)
         _refuse_without_tenancy(definition.qualified_name, explicit)
         return SYSTEM
     if definition.tenant == "system":
@@ -37,6 +42,8 @@ def tenant_for_dispatch(definition: JobDefinition, given: TenantArgument = AMBIE
         return explicit
     if scope is not None and scope.mode == "tenant":
         return scope.tenant_id
+    if definition.per_tenant:
+        return SYSTEM  # whose job it is to make one for every tenant
     raise TenantRequired(
         f"{definition.qualified_name} needs a tenant. Dispatch it inside tenant_scope(...), or "
         "give tenant_id=; tenant_id=SYSTEM says for once that it belongs to none. A job that "

@@ -43,6 +43,14 @@ def typed(payload: Reminder, ctx: JobContext) -> str:
 def on_event(payload: dict[str, Any], ctx: JobContext) -> None: ...
 
 
+@job(per_tenant=True, spread=dt.timedelta(hours=1))
+def for_everyone(payload: dict[str, Any], ctx: JobContext) -> None: ...
+
+
+@job(per_tenant=True, spread="1h")  # type: ignore[call-overload, untyped-decorator]
+def wrong_spread(payload: Any, ctx: Any) -> None: ...
+
+
 @job(priority=1000)
 async def on_loop(payload: dict[str, Any], ctx: JobContext) -> None: ...
 

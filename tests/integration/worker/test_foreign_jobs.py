@@ -53,7 +53,14 @@ def _still_works(start: StartHost) -> None:
 
 REFUSED: dict[str, tuple[str, Any, dict[str, Any], str]] = {
     "unknown name": ("testapp:job:nothing", GOOD, {}, "No job is called 'testapp:job:nothing'"),
-    "a wrapper": (f"_perTenant:{RECORD}", GOOD, {}, "No job is called"),
+    "a wrapper of nothing": ("_perTenant:testapp:job:nothing", GOOD, {}, "No job is called"),
+    "a wrapper of a wrapper": (f"_perTenant:_perTenant:{RECORD}", GOOD, {}, "No job is called"),
+    "a wrapper for the system": (
+        "_perTenant:testapp:job:system-job",
+        GOOD,
+        {},
+        "it cannot run for every tenant",
+    ),
     "no tenant": (RECORD, {"a": 1}, {}, "was queued without _tenantId"),
     "a plain tenantId": (RECORD, {"tenantId": "acme"}, {}, "was queued without _tenantId"),
     "an unusable tenant": (RECORD, {"_tenantId": " acme\n"}, {}, "control characters"),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
+from pytest_django import Settings
 
-from kumiko_django import PayloadError
+from kumiko_django import PayloadError, PayloadTooLarge
 from kumiko_django.broker.envelope import (
     Envelope,
     Metadata,
@@ -183,3 +187,31 @@ def test_the_trigger_of_a_payload_is_no_metadata() -> None:
     """B078, P67: a payload that names metadata does not get as far as Redis."""
     with pytest.raises(PayloadError, match=r"payload\._triggerName"):
         Envelope({"_triggerName": "x"}, EVERYTHING).to_data()
+
+
+def test_one_envelope_for_many_tenants_is_what_each_would_be() -> None:
+    """user-needs 23, P44: encoded once, and yet each tenant's data are its own."""
+    meta = Metadata(
+        tenant_id="of the wrapper", triggered_by_id="user-7", correlation_id="chain-1",
+        parent_run=UUID(int=7),
+    )  # fmt: skip
+    envelopes = Envelope({"n": [1, "ä"]}, meta).for_tenants()
+    for tenant in ("acme", 'qu"ote', "ä", "a\\b"):
+        data, text = envelopes.encode(tenant)
+        expected = Envelope({"n": [1, "ä"]}, replace(meta, tenant_id=tenant)).to_data()
+        assert json.loads(text) == data == expected
+    assert read_metadata(envelopes.encode("acme")[0]) == replace(meta, tenant_id="acme")
+
+
+def test_a_child_may_be_larger_than_its_wrapper(settings: Settings) -> None:
+    """What was accepted as a wrapper is not refused as a child, whose metadata are longer."""
+    envelope = Envelope({"n": 1}, Metadata(tenant_id="a", parent_run=UUID(int=7)))
+    settings.KUMIKO = {**settings.KUMIKO, "MAX_PAYLOAD_BYTES": 20}
+    with pytest.raises(PayloadTooLarge):
+        envelope.encode()
+    assert envelope.for_tenants().encode("b")[0]["_tenantId"] == "b"
+
+
+@pytest.mark.parametrize("value", [None, 7, "", "x", "0" * 31, ["a"], {}])
+def test_a_parent_that_is_no_run_is_none(value: object) -> None:
+    assert read_metadata({"_parentRunId": value}).parent_run is None

@@ -9,7 +9,12 @@ import pytest
 from pytest_django import Settings
 
 from kumiko_django import Backoff, JobDefinition, SettingsError
-from kumiko_django.broker.options import MAX_DELAY_MS, JobOptions, retry_delay_ms
+from kumiko_django.broker.options import (
+    MAX_DELAY_MS,
+    JobOptions,
+    retry_delay_ms,
+    stored_priority,
+)
 from kumiko_django.conf import get_settings
 
 pytestmark = pytest.mark.once
@@ -158,3 +163,17 @@ def test_jitter() -> None:
     pauses = {retry_delay_ms(backoff, 1, FALLBACK, rng) for _ in range(200)}
     assert len(pauses) > 50
     assert all(800 <= pause <= 1200 for pause in pauses)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [("high", "high"), ("normal", "normal"), (0, "normal"), ("low", 1000), (7, 7)],
+)
+def test_a_stored_priority_is_read_as_it_was_given(given: Any, expected: Any) -> None:
+    """P44: a wrapper's children get the priority that it was dispatched with."""
+    assert stored_priority(stored(definition(), priority=given)) == expected
+
+
+@pytest.mark.parametrize("value", [None, True, -1, 2_097_153, "7", 1.5, [], float("nan")])
+def test_a_priority_that_means_nothing_is_normal(value: Any) -> None:
+    assert stored_priority({"priority": value, "lifo": "yes"}) == "normal"

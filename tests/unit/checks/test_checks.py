@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,10 @@ from django.core.management import call_command
 from django.db import connections
 from pytest_django import Settings
 
+from kumiko_django import Backoff, JobDefinition
 from kumiko_django import checks as kumiko_checks
+from kumiko_django.definitions.registry import registry
+from kumiko_django.worker.exit_codes import ExitCode
 from tests.helpers.processes import run_django
 
 pytestmark = pytest.mark.once
@@ -196,6 +199,90 @@ def test_w002_does_not_connect(settings: Settings) -> None:
     assert connections["default"].connection is None
 
 
+@pytest.fixture
+def per_tenant() -> Iterator[Callable[..., None]]:
+    """Define jobs for the length of the test: ``per_tenant(retries=3, ...)``."""
+    with registry.isolated():
+
+        def define(**options: Any) -> None:
+            values = {"per_tenant": True, "app_label": "shop", "name": "bill", **options}
+            registry.register(JobDefinition(handler=lambda payload, ctx: None, **values))
+
+        yield define
+
+
+@pytest.mark.parametrize(
+    ("retries", "backoff", "window_ms"),
+    [
+        (3, Backoff.exponential(1), 7000),
+        (3, Backoff.fixed(1), 3000),
+        (3, None, 3000),
+        (4, Backoff.exponential(1, max_seconds=2), 7000),
+        (2, Backoff.fixed(10, jitter=0.1), 22_000),
+        (None, None, 2000),
+    ],
+)
+def test_e006_retries_that_outlive_the_children(
+    per_tenant: Callable[..., None],
+    settings: Settings,
+    retries: int | None,
+    backoff: Backoff | None,
+    window_ms: int,
+) -> None:
+    """B025, B089, P36, P42: strictly smaller; and a wrapper is tried three times at least (P39)."""
+    per_tenant(retries=retries, backoff=backoff)
+    settings.KUMIKO = {**settings.KUMIKO, "COMPLETED_AGE": window_ms // 1000}
+
+    message = the_only_one("kumiko.E006")
+
+    assert isinstance(message, checks.Error)
+    assert "shop:job:bill" in message.msg
+    assert f"{window_ms:,} ms" in message.msg
+    assert f"{window_ms // 1000:,} s" in message.msg
+    assert 'KUMIKO["COMPLETED_AGE"]' in (message.hint or "")
+    assert "backoff" in (message.hint or "")
+    settings.KUMIKO = {**settings.KUMIKO, "COMPLETED_AGE": window_ms // 1000 + 1}
+    assert found() == []
+
+
+def test_e006_is_about_jobs_for_every_tenant(
+    per_tenant: Callable[..., None], settings: Settings
+) -> None:
+    """B025: a window one millisecond shorter is fine, and so is a job that is for one tenant."""
+    per_tenant(retries=3, backoff=Backoff.fixed(3.333))
+    per_tenant(name="other", per_tenant=False, retries=2, backoff=Backoff.fixed(500))
+    settings.KUMIKO = {**settings.KUMIKO, "COMPLETED_AGE": 10}
+
+    assert found() == []
+
+
+def test_e006_keeps_a_worker_from_starting() -> None:
+    """B026: before any client of Redis is made, which here nobody could reach."""
+    env = {
+        "DJANGO_SETTINGS_MODULE": "tests.integration.worker.extra.settings",
+        "KUMIKO_COMPLETED_AGE": "2",
+        "REDIS_URL": "redis://127.0.0.1:1/0",
+    }
+
+    done = run_django("runjobs", env=env)
+
+    assert done.returncode == ExitCode.CONFIGURATION
+    assert "kumiko.E006" in done.stderr
+    assert "Redis" not in done.stderr
+
+
+def test_w003_nobody_knows_the_tenants(per_tenant: Callable[..., None], settings: Settings) -> None:
+    """B062: told at the start; a project may carry an app whose jobs it does not use."""
+    per_tenant()
+    settings.KUMIKO = {**settings.KUMIKO, "TENANTS": None}
+
+    message = the_only_one("kumiko.W003")
+
+    assert isinstance(message, checks.Warning)
+    assert "shop:job:bill" in message.msg
+    assert 'KUMIKO["TENANTS"]' in (message.hint or "")
+
+
 def test_each_id_stands_in_the_code_once_and_in_this_module() -> None:
     """Two checks with one id cannot be silenced apart."""
     code = Path(kumiko_checks.__file__).read_text(encoding="utf-8")
@@ -215,6 +302,7 @@ def test_they_are_registered_under_our_tag_and_once() -> None:
     ]
 
     assert sorted(check.__name__ for check in ours) == [
-        "check_autocommit", "check_settings", "check_sqlite", "check_time_zones",
+        "check_autocommit", "check_per_tenant", "check_settings", "check_sqlite",
+        "check_time_zones",
     ]  # fmt: skip
     assert all(kumiko_checks.TAG in check.tags for check in ours)

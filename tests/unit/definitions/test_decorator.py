@@ -133,7 +133,7 @@ def test_the_typed_decorator_takes_every_option() -> None:
         ({"Lane": "api"}, "Did you mean 'lane'"),
         ({"handler": print}, "@job has no option 'handler'"),
         ({"payload_schema": None}, "@job has no option 'payload_schema'"),
-        ({"zzz": 1}, "Known options: name, app_label, trigger, lane, tenant, retries"),
+        ({"zzz": 1}, "Known options: name, app_label, trigger, lane, tenant, per_tenant"),
         ({"lane": "api", "queue": "api"}, "@job has no option 'queue'"),
     ],
 )
@@ -149,7 +149,7 @@ def test_an_unknown_option_is_answered_with_the_nearest(
     "option",
     [
         "concurrency", "concurrency_scope", "debounce", "throttle", "max_wait", "max_per_tenant",
-        "rate_limit", "per_tenant", "timeout", "run_on_boot", "boot_gate", "max_defers",
+        "rate_limit", "timeout", "run_on_boot", "boot_gate", "max_defers",
         "escape_hatches", "accepts_personal_data", "tenant_visible_failure", "tenant_visible_run",
     ],
 )  # fmt: skip

@@ -34,6 +34,8 @@ def test_the_defaults() -> None:
     assert definition.trigger == Manual()
     assert definition.lane == "worker"
     assert definition.tenant == "required"
+    assert definition.per_tenant is False
+    assert definition.spread is None
     assert definition.retries is None
     assert definition.backoff is None
     assert definition.priority == "normal"

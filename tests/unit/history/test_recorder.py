@@ -166,3 +166,28 @@ def test_a_fault_while_writing_is_told_and_the_recorder_goes_on(
     assert "The history of 1 runs could not be written" in caplog.text
     recorder.run_started(second)
     assert recorder.run_ended(ended(second.run_id)).result(5) is True
+
+
+def test_what_is_flushed_is_on_record_at_once(recorder: Recorder) -> None:
+    """A wrapper's run is there before a child names it, long before a start is due."""
+    event = started("wrapper")
+    recorder.run_started(event)
+    recorder.flush().result(5)
+    assert JobRun.objects.get().status == "running"
+    recorder.flush().result(5)  # nothing to write
+    recorder.run_ended(ended(event.run_id)).result(5)
+    assert JobRun.objects.get().status == "completed"
+
+
+def test_a_flush_that_cannot_be_written_does_not_hang(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits goes on; the failure is the record's."""
+
+    def breaks(alias: str, batch: Any) -> Any:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(recorder_module, "write", breaks)
+    recorder.run_started(started())
+    recorder.flush().result(5)
+    assert not JobRun.objects.exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import time
 from typing import Any
 
@@ -85,3 +86,14 @@ async def exits_async(payload: Payload, ctx: JobContext) -> None:
     """Raise SystemExit on the event loop."""
     await aleave(ctx, "attempt")
     raise SystemExit(3)
+
+
+@job(per_tenant=True)
+def each_tenant(payload: Payload, ctx: JobContext) -> None:
+    """Leave an effect (``each-tenant``) with the tenant."""
+    leave(ctx, "each-tenant", ctx.tenant_id)
+
+
+@job(per_tenant=True, spread=dt.timedelta(days=300))
+def each_tenant_later(payload: Payload, ctx: JobContext) -> None:
+    """Nothing. Of thousands of tenants only the first is due while a test lasts."""

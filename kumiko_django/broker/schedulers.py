@@ -21,6 +21,7 @@ from kumiko_django.broker.envelope import Envelope, as_json
 from kumiko_django.broker.keys import queue_name, scheduler_id
 from kumiko_django.broker.options import JobOptions
 from kumiko_django.broker.scheduler_scripts import MARK_FIELD, put_tick
+from kumiko_django.definitions.fan_out import wrapper_of
 from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.definitions.options import Lane
 from kumiko_django.definitions.scheduling import CATCH_UPS, CatchUp, scheduled_trigger
@@ -70,7 +71,7 @@ class Schedule:
             return None
         fields = {"name": template_name(definition), **_times(trigger)}
         # The package would leave the queue's defaults out, and ticks would stay for ever (P50).
-        options = JobOptions.for_definition(definition).to_bullmq("", 0)
+        options = JobOptions.for_definition(_queued(definition)).to_bullmq("", 0)
         template = {key: value for key, value in options.items() if key not in _OF_ONE_JOB}
         fields["opts"] = as_json(template)
         # Nobody dispatches a tick: no user, no trace, no chain of work, and no tenant (B100, B171).
@@ -81,7 +82,12 @@ class Schedule:
 
 def template_name(definition: JobDefinition) -> str:
     """The name under which a definition's ticks are queued (B098)."""
-    return definition.qualified_name
+    return _queued(definition).qualified_name
+
+
+def _queued(definition: JobDefinition) -> JobDefinition:
+    """What a tick is a job of: for every tenant, that is the wrapper."""
+    return wrapper_of(definition) if definition.per_tenant else definition
 
 
 def _times(trigger: Scheduled) -> dict[str, str]:

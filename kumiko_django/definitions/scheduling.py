@@ -32,7 +32,7 @@ def default_concurrency(trigger: Trigger) -> Literal["skip", "parallel"]:
 
 def belongs_to_no_single_tenant(definition: JobDefinition) -> bool:
     """Whether a job can begin without a tenant: what starts it by itself knows none."""
-    return definition.tenant == "system"
+    return definition.per_tenant or definition.tenant == "system"
 
 
 def check_schedule(definition: JobDefinition, where: str) -> None:
@@ -75,5 +75,5 @@ def check_tenant(definition: JobDefinition, where: str, starter: str) -> None:
     if has_tenants and not belongs_to_no_single_tenant(definition):
         raise DefinitionError(
             f"{where}: a job that {starter} starts has no tenant, and this one needs one. Give "
-            "tenant='system'."
+            "tenant='system', or per_tenant=True to run it for each."
         )

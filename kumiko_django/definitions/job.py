@@ -193,8 +193,8 @@ class JobDefinition:
                 )
         if not isinstance(self.trigger, Manual | Cron | Every | On):
             raise DefinitionError(
-                f"{where}: trigger must be Manual(), Cron(pattern), Every(interval) or On('event'), "
-                f"not {self.trigger!r}."
+                f"{where}: trigger must be Manual(), Cron(pattern), Every(interval) or "
+                f"On('event'), not {self.trigger!r}."
             )
         if not isinstance(self.description, str):
             raise DefinitionError(f"{where}: description must be text, not {self.description!r}.")

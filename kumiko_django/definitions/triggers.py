@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 from django.utils import timezone
 
 from kumiko_django.definitions import crontab
-from kumiko_django.definitions.options import MAX_PAUSE_SECONDS, Duration
 from kumiko_django.definitions.on import On
+from kumiko_django.definitions.options import MAX_PAUSE_SECONDS, Duration
 from kumiko_django.exceptions import DefinitionError
 
 __all__ = ["Cron", "Every", "Manual", "On", "Trigger"]

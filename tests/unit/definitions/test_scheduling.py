@@ -34,7 +34,7 @@ def test_catching_up_has_three_rules(trigger: Any, catch_up: Any) -> None:
         ({"trigger": Cron("@daily"), "catch_up": "some"}, "use 'one' or 'none' or 'all'"),
         ({"trigger": Cron("@daily"), "catch_up": True}, "catch_up=True is unknown"),
         ({"catch_up": "one"}, r"has no effect without trigger=Cron\(...\) or Every"),
-        ({"trigger": "0 6 * * *"}, r"trigger must be Manual\(\), Cron\(pattern\) or Every"),
+        ({"trigger": "0 6 * * *"}, r"trigger must be Manual\(\), Cron\(pattern\), Every"),
         ({"trigger": Cron}, "trigger must be"),
     ],
 )

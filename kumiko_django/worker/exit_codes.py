@@ -18,5 +18,7 @@ class ExitCode(IntEnum):
     """Redis was not reached in time, or refuses us."""
     DATABASE_UNAVAILABLE = 5
     """The database of the history was not reached."""
+    GATE_FAILED = 6
+    """A boot gate failed: nothing was queued or consumed."""
     FORCED = 130
     """A second signal: left at once; the queue hands unfinished jobs out again."""

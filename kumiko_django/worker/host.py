@@ -17,7 +17,9 @@ from kumiko_django.exceptions import BrokerUnavailable
 from kumiko_django.history.recorder import Recorder
 from kumiko_django.run.mailbox import Mailbox
 from kumiko_django.run.runner import Runner
+from kumiko_django.worker.boot import enqueue_boot_jobs
 from kumiko_django.worker.config import HostConfig
+from kumiko_django.worker.gates import Gates
 from kumiko_django.worker.housekeeping import Housekeeping
 from kumiko_django.worker.scheduler import Schedules
 from kumiko_django.worker.written import WrittenRecords
@@ -65,6 +67,7 @@ class Host:
 
         Raises:
             BrokerUnavailable: Redis was not reached at the start.
+            GateFailed: A boot gate failed; nothing was consumed.
             RuntimeError: The host has run before, or a consumer ended by itself.
         """
         if self._started:
@@ -80,7 +83,12 @@ class Host:
         self._recorder.open()
         consuming: list[asyncio.Task[None]] = []
         try:
+            gates_ended = await Gates(self._config, self._recorder, self._stop).run()
+            if self._stop.is_set():
+                return gates_ended
             await asyncio.to_thread(self._schedules.open)
+            for lane in self._config.lanes:
+                await enqueue_boot_jobs(lane)
             consuming = self._consume()
             self._housekeeping.open()
             await self._until_stop(client, consuming)

@@ -24,7 +24,7 @@ _NOT_WITH_A_GATE: Final[tuple[tuple[str, Any, str], ...]] = (
     # B114, P61: it would run once, for no tenant, and look as if it had run for each.
     ("per_tenant", True, "a gate runs once, not for each tenant"),
     # B113: a gate cannot wait in the queue for its turn, and must not pass without having run.
-    ("concurrency", "sequential", "a gate does not queue up; boot_gate='one-at-a-time' takes turns"),
+    ("concurrency", "sequential", f"a gate takes turns with boot_gate={ONE_AT_A_TIME!r}"),
 )
 
 

@@ -1,4 +1,4 @@
-"""Boot gates: jobs that a starting worker runs itself, before it consumes anything (B108-B111, P58).
+"""Boot gates: jobs that a starting worker runs itself, before it consumes (B108-B111, P58).
 
 A gate is a run like any other: scope, context, signals, history. It is in no queue, so a failing
 one keeps the worker from starting instead of failing somewhere in the background.

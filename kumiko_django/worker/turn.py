@@ -32,9 +32,7 @@ class Turn:
         self._lease = Lease(name, seconds)
         self._pause = seconds / _TRIES_PER_LEASE
         self._over = threading.Event()
-        self._thread = threading.Thread(
-            target=self._renew, name=f"kumiko-turn-{name}", daemon=True
-        )
+        self._thread = threading.Thread(target=self._renew, name=f"kumiko-turn-{name}", daemon=True)
 
     async def take(self, stop: asyncio.Event) -> bool:
         """Wait until it is ours.

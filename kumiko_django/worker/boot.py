@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import time
+from typing import Final
 
 from kumiko_django.broker import boot, producer
 from kumiko_django.broker.envelope import Envelope, Metadata
@@ -13,10 +16,12 @@ from kumiko_django.broker.producer import NewJob
 from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.definitions.options import Lane
 from kumiko_django.definitions.registry import registry
-from kumiko_django.exceptions import DefinitionError
+from kumiko_django.exceptions import BrokerUnavailable, DefinitionError
 from kumiko_django.types.ids import SYSTEM
 
 logger = logging.getLogger("kumiko_django.worker")
+
+AWAY_SECONDS: Final = 0.5
 
 
 class CannotReset(Exception):
@@ -34,15 +39,35 @@ def ids_of(definition: JobDefinition) -> tuple[str, ...]:
     return tuple(boot_id(name) for name in names)
 
 
-async def enqueue_boot_jobs(lane: Lane) -> None:
+async def enqueue_boot_jobs(lane: Lane, stop: asyncio.Event) -> None:
     """Queue the boot jobs of a lane that this data set has not had yet.
+
+    A Redis that is away for a moment is waited for, as everywhere in a worker; all of it may be
+    done again.
+
+    Args:
+        lane: The lane.
+        stop: Ends the waiting.
+    """
+    told = False
+    while not stop.is_set():
+        try:
+            await _enqueue(lane)
+            return
+        except BrokerUnavailable as error:
+            if not told:
+                logger.warning("The boot jobs of lane %s wait: %s", lane, error)
+                told = True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), AWAY_SECONDS)
+
+
+async def _enqueue(lane: Lane) -> None:
+    """Queue what has no mark.
 
     The mark is set after the add (B105): a process that dies in between leaves a job without a
     mark, and the next start adds it again under the same id, which does nothing. So do two
     processes that start at the same time (B227).
-
-    Raises:
-        BrokerUnavailable: Redis does not answer.
     """
     definitions = boot_jobs(lane)
     for definition in definitions:

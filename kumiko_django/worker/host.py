@@ -83,12 +83,9 @@ class Host:
         self._recorder.open()
         consuming: list[asyncio.Task[None]] = []
         try:
-            gates_ended = await Gates(self._config, self._recorder, self._stop).run()
+            gates_ended = await self._before_consuming()
             if self._stop.is_set():
                 return gates_ended
-            await asyncio.to_thread(self._schedules.open)
-            for lane in self._config.lanes:
-                await enqueue_boot_jobs(lane)
             consuming = self._consume()
             self._housekeeping.open()
             await self._until_stop(client, consuming)
@@ -115,6 +112,16 @@ class Host:
         with contextlib.suppress(asyncio.CancelledError, BrokerUnavailable):
             await (await connecting).aclose()
         return None
+
+    async def _before_consuming(self) -> bool:
+        """Gates, schedulers, boot jobs (design 4); whether all handlers of gates have ended."""
+        ended = await Gates(self._config, self._recorder, self._stop).run()
+        if not self._stop.is_set():
+            await asyncio.to_thread(self._schedules.open)
+        for lane in self._config.lanes:
+            if not self._stop.is_set():
+                await enqueue_boot_jobs(lane, self._stop)
+        return ended
 
     def _consume(self) -> list[asyncio.Task[None]]:
         config = self._config

@@ -11,12 +11,13 @@ import redis
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from kumiko_django import SYSTEM, Backoff, BrokerUnavailable, JobContext, JobDefinition
+from kumiko_django import SYSTEM, Backoff, JobContext, JobDefinition
 from kumiko_django.broker import boot, producer
 from kumiko_django.history.models import JobRun
 from kumiko_django.worker import boot as boot_jobs
 from kumiko_django.worker.exit_codes import ExitCode
 from tests.helpers.fixtures import QueueStateFactory
+from tests.helpers.valkey import Valkey
 from tests.integration.worker.host_thread import Define, StartHost, ended_run, ended_runs
 
 BOOT_ID = "boot-testapp-job-seed"
@@ -85,7 +86,7 @@ def test_a_start_that_dies_after_the_add_leaves_one_job(
     seed = Seed(define)
 
     async def dies(lane: Any, job_id: str) -> None:
-        raise BrokerUnavailable("the process died here")
+        raise SystemError("the process died here")
 
     with monkeypatch.context() as patched:
         patched.setattr(boot, "mark", dies)
@@ -98,6 +99,26 @@ def test_a_start_that_dies_after_the_add_leaves_one_job(
     start(host)
     assert len(seed.payloads) == 1
     assert state.client.hgetall(state.key("kumiko-boot-enqueued")) == {BOOT_ID: "1"}
+
+
+def test_a_redis_that_is_away_at_that_moment_is_waited_for(
+    host: StartHost, define: Define, monkeypatch: pytest.MonkeyPatch, own_valkey: Valkey
+) -> None:
+    """B105: between the add and the mark, say; what was done is done again, and is one job."""
+    seed = Seed(define)
+    mark, tries = boot.mark, list[str]()
+
+    async def away_at_first(lane: Any, job_id: str) -> None:
+        tries.append(job_id)
+        if len(tries) == 1:
+            own_valkey.freeze()
+            threading.Timer(2.5, own_valkey.thaw).start()
+        await mark(lane, job_id)
+
+    monkeypatch.setattr(boot, "mark", away_at_first)
+    start(host)
+    assert tries == [BOOT_ID] * 2
+    assert len(seed.payloads) == 1
 
 
 def test_starts_at_the_same_time_queue_one(

@@ -143,8 +143,7 @@ def test_a_failing_gate_leaves_nothing_behind(
     with caplog.at_level(logging.ERROR, "kumiko_django"), pytest.raises(AssertionError):
         worker.wait()
     assert isinstance(worker.error, GateFailed)
-    assert "testapp:job:gate" in str(worker.error)
-    assert "LookupError: the schema is too old" in str(worker.error)
+    assert "testapp:job:gate failed" in str(worker.error)
     assert "in gate" in caplog.text, "the log has the handler's traceback"
     assert later == []
     state = queue_state("worker")

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from django.core.exceptions import ImproperlyConfigured
-
-from kumiko_django.conf import get_settings
-from kumiko_django.exceptions import DefinitionError, PayloadError, SettingsError
+from kumiko_django.definitions.scheduling import check_tenant
+from kumiko_django.exceptions import DefinitionError, PayloadError
 
 if TYPE_CHECKING:
     from kumiko_django.definitions.job import JobDefinition
@@ -47,7 +45,7 @@ def check_boot(definition: JobDefinition, where: str) -> None:
         _refuse_combinations(definition, where)
     for option, given in (("boot_gate", gate), ("run_on_boot", definition.run_on_boot)):
         if given:
-            _check_tenant(definition, where, option)
+            check_tenant(definition, where, option)
             _check_schema(definition, where, option)
 
 
@@ -57,23 +55,6 @@ def _refuse_combinations(definition: JobDefinition, where: str) -> None:
             raise DefinitionError(
                 f"{where}: boot_gate and {option}={value!r} exclude each other: {why}. Drop one."
             )
-
-
-def _check_tenant(definition: JobDefinition, where: str, option: str) -> None:
-    """With tenancy on, work that nobody dispatches has to say whose it is (design 3)."""
-    if definition.tenant == "system" or getattr(definition, "per_tenant", False):
-        return
-    try:
-        is_on = get_settings().tenancy_enabled
-    except (SettingsError, ImproperlyConfigured):
-        return  # told by the system checks
-    if not is_on:
-        return
-    for_each = option == "run_on_boot" and hasattr(definition, "per_tenant")
-    raise DefinitionError(
-        f"{where}: with tenancy on, {option} starts the job without a tenant. Give "
-        f"tenant='system'{' or per_tenant=True' if for_each else ''}."
-    )
 
 
 def _check_schema(definition: JobDefinition, where: str, option: str) -> None:

@@ -16,6 +16,7 @@ from kumiko_django.broker.producer import NewJob
 from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.definitions.options import Lane
 from kumiko_django.definitions.registry import registry
+from kumiko_django.dispatching.request import queued_as
 from kumiko_django.exceptions import BrokerUnavailable, DefinitionError
 from kumiko_django.types.ids import SYSTEM
 
@@ -83,13 +84,14 @@ async def _enqueue(lane: Lane) -> None:
 
 
 def boot_job(definition: JobDefinition) -> NewJob:
-    """The job that is queued: no payload, no user, for no tenant (B107)."""
+    """The job that is queued: no payload, no user, for no tenant (B107); or its wrapper (B103)."""
+    queued = queued_as(definition)
     return NewJob.of(
         Envelope({}, Metadata(tenant_id=SYSTEM)),
-        lane=definition.lane,
-        name=definition.qualified_name,
+        lane=queued.lane,
+        name=queued.qualified_name,
         job_id=boot_id(definition.qualified_name),
-        options=JobOptions.for_definition(definition),
+        options=JobOptions.for_definition(queued),
         timestamp_ms=time.time_ns() // 1_000_000,
     )
 

@@ -21,7 +21,7 @@ SEED_ID = "boot-bootapp-job-seed"
 def test_a_failing_gate_is_told_by_the_exit_code(
     task: str, error: str, runjobs: RunJobsFactory, queue_state: QueueStateFactory
 ) -> None:
-    """B109-B111, P59: not ready, nothing queued or consumed; a thread that it left holds nobody."""
+    """B109, B110, B111, P59: nothing queued or consumed; a thread that it left holds nobody."""
     queued = record.dispatch({}, tenant_id="acme")
     began = time.monotonic()
     worker = runjobs("worker", env={**BOOT, "KUMIKO_TEST_GATE": task}, ready=False)

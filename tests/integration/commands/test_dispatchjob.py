@@ -11,6 +11,7 @@ import threading
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connections
 
 from kumiko_django.history.models import JobRun
 from kumiko_django.worker import following
@@ -127,9 +128,14 @@ def test_a_job_that_was_removed_is_not_waited_for(
     """By another client, say; after the time that the history may be behind the queue."""
     monkeypatch.setattr(following, "SETTLED_SECONDS", 0.2)
     ended: list[tuple[int, str]] = []
-    waiting = threading.Thread(
-        target=lambda: ended.append(refused(RECORD, "--tenant", "acme", "--wait"))
-    )
+
+    def wait() -> None:
+        try:
+            ended.append(refused(RECORD, "--tenant", "acme", "--wait"))
+        finally:
+            connections.close_all()
+
+    waiting = threading.Thread(target=wait)
     waiting.start()
     state = queue_state("worker")
     job_id = wait_until(lambda: next(iter(state.wait), None), description="it is queued")

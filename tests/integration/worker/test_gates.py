@@ -122,7 +122,7 @@ def test_a_failing_gate_leaves_nothing_behind(
     queue_state: QueueStateFactory,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """B109-B111, P59: its error ends the start; no boot job, no job consumed, nothing running."""
+    """B109, B110, B111, P59: its error ends the start; nothing queued, consumed or running."""
     threads = set(threading.enumerate())
     later: list[str] = []
 

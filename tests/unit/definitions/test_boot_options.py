@@ -61,7 +61,7 @@ def test_wrong_values(options: dict[str, Any], complaint: str) -> None:
 @pytest.mark.parametrize("option", ["run_on_boot", "boot_gate"])
 def test_with_tenancy_on_they_belong_to_the_system(option: str, settings: Settings) -> None:
     """Design 3: nobody is there to say for which tenant."""
-    with pytest.raises(DefinitionError, match=rf"{option} starts the job without a tenant.*system"):
+    with pytest.raises(DefinitionError, match=rf"{option} starts has no tenant.*system"):
         define(tenant="required", **{option: True})
     settings.KUMIKO = {key: v for key, v in settings.KUMIKO.items() if key != "TENANTS"}
     define(tenant="required", **{option: True})
@@ -78,9 +78,8 @@ def test_a_schema_must_take_the_empty_payload(option: str) -> None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WithModes(JobDefinition):
-    """A definition with the two options that a gate excludes, whoever builds them."""
+    """A definition with a mode, whoever builds those."""
 
-    per_tenant: bool = False
     concurrency: str = "parallel"
 
 

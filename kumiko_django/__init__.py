@@ -24,6 +24,7 @@ from kumiko_django.exceptions import (
 from kumiko_django.types.ids import SYSTEM
 
 if TYPE_CHECKING:
+    from kumiko_django.broker.pending import apending_count, pending_count
     from kumiko_django.definitions.decorator import job
     from kumiko_django.definitions.job import JobDefinition
     from kumiko_django.definitions.options import Backoff
@@ -60,6 +61,8 @@ _HOMES = {
     "aemit": "events.emission",
     "bind_signal": "events.bindings",
     "Dispatched": "types.results",
+    "pending_count": "broker.pending",
+    "apending_count": "broker.pending",
     "JobContext": "run.context",
     "tenant_scope": "tenancy.scope",
     "system_scope": "tenancy.scope",
@@ -89,12 +92,14 @@ __all__ = [
     "adispatch",
     "adispatch_many",
     "aemit",
+    "apending_count",
     "bind_signal",
     "current_tenant_id",
     "dispatch",
     "dispatch_many",
     "emit",
     "job",
+    "pending_count",
     "registry",
     "system_scope",
     "tenant_scope",

@@ -33,6 +33,7 @@ logger = logging.getLogger("kumiko_django.broker")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 _WAKE_SECONDS = 1.0
 _LOOK_SECONDS = 1.0
+_CANCEL_SECONDS = 0.05
 MOST_FAULTS = 10
 """A consumer that only meets faults, one after the other, is better started anew."""
 
@@ -110,9 +111,10 @@ class Consumer:
                 if taken is not None:
                     self._begin(taken)
         finally:
-            stalled.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await stalled
+            while not stalled.done():
+                # Again and again: in the middle of a command a cancellation may get lost.
+                stalled.cancel()
+                await asyncio.wait([stalled], timeout=_CANCEL_SECONDS)
             if not self._away:
                 with contextlib.suppress(RedisError, OSError):
                     async with asyncio.timeout(_WAKE_SECONDS):

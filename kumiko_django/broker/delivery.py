@@ -30,6 +30,8 @@ class Delivery:
         queue_failure: Set where the queue itself has given the job up (bullmq-python 1.9): the
             handler must not run, but the failure must be on record.
         priority: The stored priority, as a definition would give it.
+        queued: False for a boot gate: it runs in the process that starts and is in no queue, so it
+            cannot be put back, retried or deferred.
         former: Records of earlier runs of the job that may not be in the history yet, oldest first.
     """
 
@@ -46,6 +48,7 @@ class Delivery:
     backoff: Any = None
     queue_failure: str | None = None
     priority: Priority = "normal"
+    queued: bool = True
     former: tuple[str, ...] = ()
 
 

@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from asgiref.sync import markcoroutinefunction
 
+from kumiko_django.definitions.boot import BootGate
 from kumiko_django.definitions.job import JobDefinition, TenantRule
 from kumiko_django.definitions.options import Backoff, Duration, Lane, Priority
 from kumiko_django.definitions.registry import registry
@@ -166,6 +167,8 @@ def job(
     catch_up: CatchUp | None = ...,
     schema: Any = ...,
     aliases: Iterable[str] = ...,
+    run_on_boot: bool = ...,
+    boot_gate: BootGate = ...,
     description: str = ...,
 ) -> Callable[[Callable[P, R]], Job[P, R]]: ...
 def job(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
 from kumiko_django.definitions import names
+from kumiko_django.definitions.boot import BootGate, check_boot
 from kumiko_django.definitions.handler import check_handler, innermost, place, runs_on_loop
 from kumiko_django.definitions.options import (
     DEFAULT_BACKOFF,
@@ -57,6 +58,9 @@ class JobDefinition:
             ``one`` run for all, ``none``, or ``all``; None means ``one`` (P53).
         schema: A pydantic model, dataclass or TypedDict that payloads must fit.
         aliases: Names under which the job was known before; jobs queued under them still run.
+        run_on_boot: Queued once per data set, when a worker of its lane starts (B104).
+        boot_gate: Run by every worker of its lane that starts, before it consumes anything; with
+            ``one-at-a-time`` by one of them after the other (P58, P60).
         description: A sentence for operators; by default the first line of the handler's docstring.
 
     Raises:
@@ -77,6 +81,8 @@ class JobDefinition:
     catch_up: CatchUp | None = None
     schema: Any = None
     aliases: Sequence[str] = ()
+    run_on_boot: bool = False
+    boot_gate: BootGate = False
     description: str = ""
     payload_schema: PayloadSchema | None = field(init=False, repr=False, default=None)
 
@@ -93,6 +99,7 @@ class JobDefinition:
         self._set("aliases", _check_aliases(self.aliases, where))
         if self.schema is not None:
             self._set("payload_schema", PayloadSchema(self.schema, where))
+        check_boot(self, where)
         if not self.description:
             self._set("description", _first_doc_line(self.handler))
 

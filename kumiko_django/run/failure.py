@@ -58,6 +58,7 @@ def failed(
         retry_ms=0
         if final
         else retry_delay_ms(delivery.backoff, delivery.attempt, backoff or DEFAULT_BACKOFF),
+        exception=error,
     )
 
 

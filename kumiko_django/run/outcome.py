@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from kumiko_django.types.jsonable import JSON
@@ -31,6 +31,7 @@ class Failed:
         fingerprint: Equal for errors of the same kind at the same place of the same job.
         final: Whether no attempt follows.
         retry_ms: Milliseconds until the next attempt, unless final.
+        exception: What was raised, for receivers of ``job_failed`` in this process; not recorded.
     """
 
     error: str
@@ -38,6 +39,7 @@ class Failed:
     fingerprint: str = ""
     final: bool = True
     retry_ms: int = 0
+    exception: BaseException | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,10 +154,12 @@ class Run:
     def begin(self) -> RunStarted:
         """The run's start as the history keeps it."""
         delivery = self.delivery
-        created_at = moment(delivery.created_at_ms)
+        # A gate was never queued: its own start tells its runs apart, to the microsecond (P62).
+        created_at = moment(delivery.created_at_ms) if delivery.queued else self.started_at
         due_at = moment(delivery.created_at_ms + delivery.delay_ms)
         # Only a first start has waited since the dispatch; a retry has waited for its backoff.
-        waited = self.started_at - due_at if delivery.start == 1 else None
+        waits = delivery.queued and delivery.start == 1
+        waited = self.started_at - due_at if waits else None
         self.start_event = RunStarted(
             run_id=self.run_id,
             job_name=self._name,

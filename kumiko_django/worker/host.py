@@ -17,7 +17,9 @@ from kumiko_django.exceptions import BrokerUnavailable
 from kumiko_django.history.recorder import Recorder
 from kumiko_django.run.mailbox import Mailbox
 from kumiko_django.run.runner import Runner
+from kumiko_django.worker.boot import enqueue_boot_jobs
 from kumiko_django.worker.config import HostConfig
+from kumiko_django.worker.gates import Gates
 from kumiko_django.worker.housekeeping import Housekeeping
 from kumiko_django.worker.scheduler import Schedules
 from kumiko_django.worker.written import WrittenRecords
@@ -65,6 +67,7 @@ class Host:
 
         Raises:
             BrokerUnavailable: Redis was not reached at the start.
+            GateFailed: A boot gate failed; nothing was consumed.
             RuntimeError: The host has run before, or a consumer ended by itself.
         """
         if self._started:
@@ -80,7 +83,9 @@ class Host:
         self._recorder.open()
         consuming: list[asyncio.Task[None]] = []
         try:
-            await asyncio.to_thread(self._schedules.open)
+            gates_ended = await self._before_consuming()
+            if self._stop.is_set():
+                return gates_ended
             consuming = self._consume()
             self._housekeeping.open()
             await self._until_stop(client, consuming)
@@ -107,6 +112,16 @@ class Host:
         with contextlib.suppress(asyncio.CancelledError, BrokerUnavailable):
             await (await connecting).aclose()
         return None
+
+    async def _before_consuming(self) -> bool:
+        """Gates, schedulers, boot jobs (design 4); whether all handlers of gates have ended."""
+        ended = await Gates(self._config, self._recorder, self._stop).run()
+        if not self._stop.is_set():
+            await asyncio.to_thread(self._schedules.open)
+        for lane in self._config.lanes:
+            if not self._stop.is_set():
+                await enqueue_boot_jobs(lane, self._stop)
+        return ended
 
     def _consume(self) -> list[asyncio.Task[None]]:
         config = self._config

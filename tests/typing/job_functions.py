@@ -33,6 +33,8 @@ def plain(payload: dict[str, Any], ctx: JobContext) -> int:
     priority="high",
     schema=Reminder,
     aliases=["old"],
+    run_on_boot=True,
+    boot_gate="one-at-a-time",
     description="Sends reminders.",
 )
 def typed(payload: Reminder, ctx: JobContext) -> str:
@@ -61,6 +63,10 @@ def wrong_priority(payload: Any, ctx: Any) -> None: ...
 
 @job(lane="both")  # type: ignore[call-overload, untyped-decorator]
 def wrong_lane(payload: Any, ctx: Any) -> None: ...
+
+
+@job(boot_gate="once")  # type: ignore[call-overload, untyped-decorator]
+def wrong_gate(payload: Any, ctx: Any) -> None: ...
 
 
 @job(timeout=5)  # type: ignore[call-overload, untyped-decorator]

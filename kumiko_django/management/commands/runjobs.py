@@ -18,8 +18,10 @@ from kumiko_django.conf import get_settings
 from kumiko_django.definitions.options import LANES, Lane
 from kumiko_django.exceptions import BrokerUnavailable, KumikoError
 from kumiko_django.worker import inspection, loop
+from kumiko_django.worker.boot import CannotReset, reset_boot_job
 from kumiko_django.worker.config import HostConfig
 from kumiko_django.worker.exit_codes import ExitCode
+from kumiko_django.worker.gates import GateFailed
 from kumiko_django.worker.host import Host
 from kumiko_django.worker.inspection import Findings
 from kumiko_django.worker.shutdown import leave, leave_after, on_stop
@@ -76,6 +78,12 @@ class Command(BaseCommand):
             dest="check_only",
             help="Only tell whether a worker could run here: settings, Redis, database, jobs.",
         )
+        mode.add_argument(
+            "--reset",
+            metavar="NAME",
+            help="Only forget that the boot job NAME was queued: the next worker of its lane that "
+            "starts queues it again.",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run the command."""
@@ -85,6 +93,9 @@ class Command(BaseCommand):
         except SystemCheckError as error:
             raise CommandError(str(error), returncode=ExitCode.CONFIGURATION) from error
         try:
+            if options["reset"]:
+                self.stdout.write(reset_boot_job(options["reset"]))
+                return
             config = _config(options)
             if options["check_only"]:
                 self._check(config)
@@ -95,6 +106,10 @@ class Command(BaseCommand):
             loop.run(_host(config, owns_process=owns_process))
         except BrokerUnavailable as error:
             raise CommandError(str(error), returncode=ExitCode.BROKER_UNAVAILABLE) from error
+        except GateFailed as error:
+            raise CommandError(str(error), returncode=ExitCode.GATE_FAILED) from error
+        except CannotReset as error:
+            raise CommandError(str(error), returncode=ExitCode.FAULT) from error
         except KumikoError as error:
             raise CommandError(str(error), returncode=ExitCode.CONFIGURATION) from error
         except RuntimeError as error:
@@ -135,7 +150,12 @@ class Command(BaseCommand):
 async def _host(config: HostConfig, *, owns_process: bool) -> None:
     host = Host(config)
     with on_stop(host.request_stop):
-        finished = await host.run()
+        try:
+            finished = await host.run()
+        except GateFailed:
+            if owns_process:  # a thread that the gate has started must not keep the process (P59)
+                leave_after(EXIT_SECONDS, ExitCode.GATE_FAILED)
+            raise
         logger.info("stopped")
         if not owns_process:
             return

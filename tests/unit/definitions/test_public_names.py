@@ -22,12 +22,12 @@ EXPECTED = {
     "JobContext", "tenant_scope", "system_scope",
     "current_tenant_id", "SYSTEM", "KumikoError", "DefinitionError", "SettingsError",
     "UnknownJobError", "PayloadError", "PayloadTooLarge", "TenantRequired", "ScopeError",
-    "BrokerUnavailable", "Unrecoverable",
+    "BrokerUnavailable", "Unrecoverable", "pending_count", "apending_count",
 }  # fmt: skip
 LATER = {
     "VisibleFailure", "VisibleRun", "RateLimit", "TenantModel", "TenantMixin",
     "accepts_personal_data", "write_handler",
-    "query_handler", "pending_count", "apending_count", "AccessDenied",
+    "query_handler", "AccessDenied",
 }  # fmt: skip
 
 

@@ -1,0 +1,133 @@
+"""``manage.py dispatchjob``: queue a job, and wait for its end if asked to."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DatabaseError
+
+from kumiko_django.definitions.job import JobDefinition
+from kumiko_django.definitions.options import Lane
+from kumiko_django.dispatching.dispatcher import dispatch
+from kumiko_django.dispatching.request import find_definition
+from kumiko_django.exceptions import BrokerUnavailable, KumikoError
+from kumiko_django.history.models import RunStatus
+from kumiko_django.types.arguments import AMBIENT
+from kumiko_django.types.results import Dispatched
+from kumiko_django.worker.exit_codes import DispatchCode
+from kumiko_django.worker.following import Gone, NotEnded, follow
+
+
+class Command(BaseCommand):
+    """Parses, dispatches, follows."""
+
+    help = (
+        "Queue a job and print its id. With --wait the exit code says how it ended: 0 completed, "
+        "1 failed, 7 not ended within --timeout."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Declare the options."""
+        parser.add_argument("name", help="The job, e.g. billing:job:send-reminders.")
+        parser.add_argument(
+            "--payload",
+            default="{}",
+            metavar="JSON",
+            help='A JSON object; "-" reads it from stdin (default: %(default)s).',
+        )
+        parser.add_argument("--tenant", metavar="ID", help="The tenant that it runs for.")
+        parser.add_argument(
+            "--wait", action="store_true", help="Tell what becomes of it, until it has ended."
+        )
+        parser.add_argument(
+            "--timeout",
+            type=_seconds,
+            metavar="SECONDS",
+            help="How long to wait at most (default: for as long as it takes).",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run the command."""
+        if options["timeout"] is not None and not options["wait"]:
+            raise CommandError("--timeout needs --wait.", returncode=DispatchCode.WRONG_COMMAND)
+        payload = _payload(options["payload"])
+        tenant = AMBIENT if options["tenant"] is None else options["tenant"]
+        try:
+            definition = find_definition(options["name"])
+            # Whoever waits cannot wait for the commit of a transaction around it.
+            sent = dispatch(definition, payload, tenant_id=tenant, immediate=options["wait"])
+        except BrokerUnavailable as error:
+            raise CommandError(str(error), returncode=DispatchCode.BROKER_UNAVAILABLE) from error
+        except (KumikoError, ValueError) as error:
+            raise CommandError(str(error), returncode=DispatchCode.REFUSED) from error
+        try:
+            self._report(definition, sent, options)
+        except KeyboardInterrupt:
+            told = "Not waiting any more. The job goes on."
+            raise CommandError(told, returncode=DispatchCode.INTERRUPTED) from None
+
+    def _report(self, definition: JobDefinition, sent: Dispatched, options: dict[str, Any]) -> None:
+        self.stdout.write(sent.job_id)
+        if not sent:
+            told = f"{definition.qualified_name} was not accepted: {sent.reason or sent.status}."
+            raise CommandError(told, returncode=DispatchCode.NOT_ACCEPTED)
+        self._tell(f"{sent.status}: {definition.qualified_name}", options)
+        if options["wait"]:
+            self._wait(definition.lane, sent.job_id, options)
+
+    def _wait(self, lane: Lane, job_id: str, options: dict[str, Any]) -> None:
+        seconds = options["timeout"]
+        try:
+            run = follow(lane, job_id, seconds, lambda line: self._tell(line, options))
+        except NotEnded:
+            told = f"The job has not ended within {seconds:g} s. It goes on."
+            raise CommandError(told, returncode=DispatchCode.NOT_ENDED) from None
+        except Gone:
+            told = "The job has gone from the queue without an end on record: it was removed."
+            raise CommandError(told, returncode=DispatchCode.FAILED) from None
+        except BrokerUnavailable as error:
+            told = f"{error} The job is queued; how it ends is not known here."
+            raise CommandError(told, returncode=DispatchCode.BROKER_UNAVAILABLE) from error
+        except DatabaseError as error:
+            told = f"The history cannot be read: {str(error).strip()}. The job is queued."
+            raise CommandError(told, returncode=DispatchCode.DATABASE_UNAVAILABLE) from error
+        if run.status != RunStatus.COMPLETED:
+            why = run.error or run.reason or "no reason is on record"
+            told = f"The job ended as {run.status}: {why}"
+            raise CommandError(told, returncode=DispatchCode.FAILED)
+        if run.result is not None:
+            self.stdout.write(json.dumps(run.result, ensure_ascii=False))
+
+    def _tell(self, line: str, options: dict[str, Any]) -> None:
+        """To stderr: stdout is for what programs read, the id and the result."""
+        if int(options["verbosity"]) > 0:
+            self.stderr.write(line, style_func=str)
+
+
+def _payload(text: str) -> dict[str, Any]:
+    source = "--payload"
+    if text == "-":
+        source, text = "stdin", sys.stdin.read()
+    try:
+        payload = json.loads(text)
+    except ValueError as error:
+        told = f"{source} is no JSON: {error}."
+        raise CommandError(told, returncode=DispatchCode.REFUSED) from None
+    if not isinstance(payload, dict):
+        told = f'{source} must be a JSON object such as {{"limit": 10}}, not {text.strip()[:40]}.'
+        raise CommandError(told, returncode=DispatchCode.REFUSED)
+    return payload
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0 on")
+    return value

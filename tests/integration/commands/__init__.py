@@ -1,0 +1,3 @@
+"""The commands for looking at jobs and for sending one."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""``kumiko_django.testing.drain``."""
+
+from __future__ import annotations

@@ -33,6 +33,7 @@ logger = logging.getLogger("kumiko_django.broker")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 _WAKE_SECONDS = 1.0
 _LOOK_SECONDS = 1.0
+LOCK_LOST = "its lock is lost; another worker may run it now"
 MOST_FAULTS = 10
 """A consumer that only meets faults, one after the other, is better started anew."""
 
@@ -66,6 +67,7 @@ class Consumer:
             self._address, queue_scripts(self._worker.queue), self._worker.lock_ms, self._lock_lost
         )
         self._slots: set[asyncio.Task[None]] = set()
+        self._running: dict[tuple[str, str], Delivery] = {}
         self._changed = asyncio.Event()
         self._stopping = False
         self._leaving = asyncio.Event()
@@ -222,7 +224,9 @@ class Consumer:
         while taken is not None:
             job, delivery = taken
             taken = None
+            key = delivery.job_id, token
             self._keeper.hold(token, delivery.job_id)
+            self._running[key] = delivery
             try:
                 verdict = await self._desk.run(delivery)
                 taken = await self._settle(job, delivery, token, verdict)
@@ -234,6 +238,7 @@ class Consumer:
                 )
             finally:
                 self._keeper.release(token, delivery.job_id)
+                self._running.pop(key, None)
 
     async def _settle(
         self, job: Any, delivery: Delivery, token: str, verdict: Verdict
@@ -282,8 +287,11 @@ class Consumer:
                 logger.exception("Looking for stalled jobs of lane %s met a fault", self.lane)
             await asyncio.sleep(self._worker.lock_ms / 1000)
 
-    def _lock_lost(self, job_id: str) -> None:
+    def _lock_lost(self, job_id: str, token: str) -> None:
         logger.warning("The lock of job %s is lost; another worker may run it now", job_id)
+        delivery = self._running.get((job_id, token))
+        if delivery is not None:
+            delivery.cancellation.cancel(LOCK_LOST)
 
 
 def _lenient(address: RedisAddress) -> RedisAddress:

@@ -18,5 +18,7 @@ class ExitCode(IntEnum):
     """Redis was not reached in time, or refuses us."""
     DATABASE_UNAVAILABLE = 5
     """The database of the history was not reached."""
+    RETIRED = 6
+    """A handler did not end after its timeout; the process has to be started anew."""
     FORCED = 130
     """A second signal: left at once; the queue hands unfinished jobs out again."""

@@ -36,8 +36,6 @@ _LOOK_SECONDS = 1.0
 LOCK_LOST = "its lock is lost; another worker may run it now"
 MOST_FAULTS = 10
 """A consumer that only meets faults, one after the other, is better started anew."""
-
-
 _MEANING = {
     Fate.GONE: "it has been removed",
     Fate.VOID: "another worker has it, or had it; its outcome here is void",
@@ -224,9 +222,8 @@ class Consumer:
         while taken is not None:
             job, delivery = taken
             taken = None
-            key = delivery.job_id, token
             self._keeper.hold(token, delivery.job_id)
-            self._running[key] = delivery
+            self._running[delivery.job_id, token] = delivery
             try:
                 verdict = await self._desk.run(delivery)
                 taken = await self._settle(job, delivery, token, verdict)
@@ -238,7 +235,7 @@ class Consumer:
                 )
             finally:
                 self._keeper.release(token, delivery.job_id)
-                self._running.pop(key, None)
+                self._running.pop((delivery.job_id, token), None)
 
     async def _settle(
         self, job: Any, delivery: Delivery, token: str, verdict: Verdict
@@ -289,8 +286,7 @@ class Consumer:
 
     def _lock_lost(self, job_id: str, token: str) -> None:
         logger.warning("The lock of job %s is lost; another worker may run it now", job_id)
-        delivery = self._running.get((job_id, token))
-        if delivery is not None:
+        if (delivery := self._running.get((job_id, token))) is not None:
             delivery.cancellation.cancel(LOCK_LOST)
 
 

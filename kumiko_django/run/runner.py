@@ -229,7 +229,7 @@ class Runner:
             case Returned(Deferral() as deferral) | Raised(Deferral() as deferral):
                 return self._defer(run, deferral)
             case Returned(value):
-                if run.unused_deferral:
+                if run.has_made_deferral:
                     run.warn(_UNUSED)
                     logger.warning("Job %s: %s", run.delivery.job_name, _UNUSED)
                 log_completion(run)

@@ -98,7 +98,7 @@ class Run:
         return 0 if self.before is None else self.before.defers
 
     @property
-    def unused_deferral(self) -> bool:
+    def has_made_deferral(self) -> bool:
         """Whether the handler has called ``ctx.defer()``."""
         return bool(self._notes.deferrals)
 

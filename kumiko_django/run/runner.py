@@ -44,7 +44,13 @@ from kumiko_django.run.quarantine import quarantine
 from kumiko_django.run.reporting import Reporter
 from kumiko_django.run.result import keepable
 from kumiko_django.run.state import Run
-from kumiko_django.run.telling import log_completion, log_deferral, log_failure, log_quarantine
+from kumiko_django.run.telling import (
+    log_completion,
+    log_deferral,
+    log_failure,
+    log_quarantine,
+    log_skip,
+)
 from kumiko_django.run.threads import HandlerThreads
 from kumiko_django.run.timeouts import timed_out
 from kumiko_django.run.unknown import UnknownJobs
@@ -145,11 +151,7 @@ class Runner:
     def _skip(self, run: Run, outcome: Skipped) -> Outcome:
         """End a run whose handler need not be called, with a record like any other (P47)."""
         delivery = run.delivery
-        logger.info(
-            "Job %s (%s) of %s skipped: %s",
-            delivery.job_name, delivery.job_id, _tenant(run), outcome.reason,
-            extra={"run_id": str(run.run_id), "tenant_id": run.tenant_id},
-        )  # fmt: skip
+        log_skip(run, outcome)
         run.finish(outcome)
         self._record_start(run)
         return outcome

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from kumiko_django.run.outcome import Failed, Quarantined
+from kumiko_django.run.outcome import Failed, Quarantined, Skipped
 from kumiko_django.run.state import Run
 from kumiko_django.types.ids import SYSTEM
 
@@ -48,6 +48,18 @@ def log_deferral(run: Run, delay_ms: int, count: int) -> None:
         delay_ms / 1000,
         count,
         run.known_definition.max_defers,
+        extra={"run_id": str(run.run_id), "tenant_id": run.tenant_id},
+    )
+
+
+def log_skip(run: Run, outcome: Skipped) -> None:
+    """A handler was not called, and need not be."""
+    logger.info(
+        "Job %s (%s) of %s skipped: %s",
+        run.delivery.job_name,
+        run.delivery.job_id,
+        _tenant(run),
+        outcome.reason,
         extra={"run_id": str(run.run_id), "tenant_id": run.tenant_id},
     )
 

@@ -150,7 +150,6 @@ class Runner:
 
     def _skip(self, run: Run, outcome: Skipped) -> Outcome:
         """End a run whose handler need not be called, with a record like any other (P47)."""
-        delivery = run.delivery
         log_skip(run, outcome)
         run.finish(outcome)
         self._record_start(run)

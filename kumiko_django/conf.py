@@ -49,6 +49,9 @@ class Settings:
         history_age: ``HISTORY_AGE``: seconds that ended runs stay in the history, None for ever.
         lock_seconds: ``LOCK_SECONDS``: length of queue locks; a dead worker's jobs are picked up
             by others after one to two of these.
+        stall_budget: ``STALL_BUDGET``: workers that a job may lose before it is quarantined.
+        unknown_job_age: ``UNKNOWN_JOB_AGE``: seconds that a job whose name no worker knows is put
+            back before it fails.
         grace: ``GRACE``: seconds that a stopping worker lets running jobs finish.
         concurrency: ``CONCURRENCY``: jobs that one worker process runs at a time (P35).
         max_payload_bytes: ``MAX_PAYLOAD_BYTES``: largest encoded job data.
@@ -64,6 +67,8 @@ class Settings:
     failed_age: int = 7 * _DAY
     history_age: int | None = 30 * _DAY
     lock_seconds: float = 30.0
+    stall_budget: int = 10
+    unknown_job_age: float = 3_600.0
     grace: float = 25.0
     concurrency: int = 5
     max_payload_bytes: int = 512 * 1024
@@ -248,6 +253,8 @@ _VALIDATORS: dict[str, Callable[[str, object], Any]] = {
     "FAILED_AGE": _age,
     "HISTORY_AGE": _age,
     "LOCK_SECONDS": _seconds(1.0),
+    "STALL_BUDGET": _positive_int,
+    "UNKNOWN_JOB_AGE": _seconds(0.0),
     "GRACE": _seconds(0.0),
     "CONCURRENCY": _positive_int,
     "MAX_PAYLOAD_BYTES": _positive_int,

@@ -11,19 +11,25 @@ from __future__ import annotations
 from django.dispatch import Signal
 
 job_started = Signal()
-"""A run began. Keyword arguments: ``run``."""
+"""A run began, or goes on after a deferral. Keyword arguments: ``run``."""
 
 job_completed = Signal()
 """A run ended well. Keyword arguments: ``run``, ``outcome``, ``logs`` (a tuple of log entries)."""
 
 job_failed = Signal()
-"""An attempt failed; ``run.final`` tells whether it was the last one.
+"""An attempt failed, or the job was quarantined; ``run.final`` tells whether it was the last one.
 
 Keyword arguments: ``run``, ``outcome``, ``logs``.
 """
 
 job_skipped = Signal()
 """A run was skipped: its handler was not called. Keyword arguments: ``run``, ``outcome``, ``logs``.
+"""
+
+job_deferred = Signal()
+"""A run was put off by its handler and goes on later (B199).
+
+Keyword arguments: ``run``, ``outcome`` (``delay_ms``, ``resume_at``, ``count``), ``logs``.
 """
 
 dispatch_failed = Signal()

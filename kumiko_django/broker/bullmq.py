@@ -30,11 +30,20 @@ _DATA: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class ScriptCall:
-    """One call of a Lua script, ready to send."""
+    """One call of a Lua script, ready to send.
+
+    Attributes:
+        script: File name of the package's script.
+        keys: Its keys.
+        args: Its arguments.
+        rewrite: A job's key, and its data from now on, where the script itself has no room for
+            it; written in the same step if the script does not refuse.
+    """
 
     script: str
     keys: Sequence[str]
     args: list[Any]
+    rewrite: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +127,21 @@ class QueueScripts:
         )
         return ScriptCall(SCRIPT_DEFINITIONS["moveToFinished"], keys, args)
 
-    def delay(self, job: Job, delay_ms: int, token: str, fields: dict[str, str]) -> ScriptCall:
-        """The call that queues a running job again after a pause; it uses an attempt."""
+    def delay(
+        self, job: Job, delay_ms: int, token: str, fields: dict[str, str], *, skip_attempt: bool
+    ) -> ScriptCall:
+        """The call that queues a running job again after a pause.
+
+        Args:
+            job: The job.
+            delay_ms: How long.
+            token: Its lock.
+            fields: Of the job, written in the same step, before it is moved.
+            skip_attempt: Whether it uses no attempt.
+        """
         now_ms = round(time.time() * 1000)
-        keys, args = self._scripts.moveToDelayedArgs(
-            job.id, now_ms, token, delay_ms, {"fieldsToUpdate": fields}
-        )
+        options = {"fieldsToUpdate": fields, "skipAttempt": skip_attempt}
+        keys, args = self._scripts.moveToDelayedArgs(job.id, now_ms, token, delay_ms, options)
         return ScriptCall(SCRIPT_DEFINITIONS["moveToDelayed"], keys, args)
 
     def retry(self, job: Job, token: str, fields: dict[str, str]) -> ScriptCall:
@@ -132,14 +150,22 @@ class QueueScripts:
         keys, args = self._scripts.retryJobArgs(job.id, lifo, token, {"fieldsToUpdate": fields})
         return ScriptCall(SCRIPT_DEFINITIONS["retryJob"], keys, args)
 
-    def put_back(self, job_id: str, token: str) -> ScriptCall:
-        """The call that returns a running job to the front of the queue; it uses no attempt."""
+    def put_back(self, job_id: str, token: str, data: str | None = None) -> ScriptCall:
+        """The call that returns a running job to the front of the queue; it uses no attempt.
+
+        Args:
+            job_id: The job.
+            token: Its lock.
+            data: Its data from now on, as JSON; None where it stays.
+        """
         names = (
             "active", "wait", "stalled", "paused", "meta", "limiter", "prioritized", "marker",
             "events",
         )  # fmt: skip
         keys = [self.keys[name] for name in names]
-        return ScriptCall(PUT_BACK_SCRIPT, keys, [job_id, token, f"{self.keys['']}{job_id}"])
+        key = f"{self.keys['']}{job_id}"
+        rewrite = None if data is None else (key, data)
+        return ScriptCall(PUT_BACK_SCRIPT, keys, [job_id, token, key], rewrite)
 
 
 def queue_scripts(queue: str) -> QueueScripts:

@@ -34,10 +34,9 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 _WAKE_SECONDS = 1.0
 _LOOK_SECONDS = 1.0
 _CANCEL_SECONDS = 0.05
+LOCK_LOST = "its lock is lost; another worker may run it now"
 MOST_FAULTS = 10
 """A consumer that only meets faults, one after the other, is better started anew."""
-
-
 _MEANING = {
     Fate.GONE: "it has been removed",
     Fate.VOID: "another worker has it, or had it; its outcome here is void",
@@ -67,6 +66,7 @@ class Consumer:
             self._address, queue_scripts(self._worker.queue), self._worker.lock_ms, self._lock_lost
         )
         self._slots: set[asyncio.Task[None]] = set()
+        self._running: dict[tuple[str, str], Delivery] = {}
         self._changed = asyncio.Event()
         self._stopping = False
         self._leaving = asyncio.Event()
@@ -225,6 +225,7 @@ class Consumer:
             job, delivery = taken
             taken = None
             self._keeper.hold(token, delivery.job_id)
+            self._running[delivery.job_id, token] = delivery
             try:
                 verdict = await self._desk.run(delivery)
                 taken = await self._settle(job, delivery, token, verdict)
@@ -236,6 +237,7 @@ class Consumer:
                 )
             finally:
                 self._keeper.release(token, delivery.job_id)
+                self._running.pop((delivery.job_id, token), None)
 
     async def _settle(
         self, job: Any, delivery: Delivery, token: str, verdict: Verdict
@@ -284,8 +286,10 @@ class Consumer:
                 logger.exception("Looking for stalled jobs of lane %s met a fault", self.lane)
             await asyncio.sleep(self._worker.lock_ms / 1000)
 
-    def _lock_lost(self, job_id: str) -> None:
+    def _lock_lost(self, job_id: str, token: str) -> None:
         logger.warning("The lock of job %s is lost; another worker may run it now", job_id)
+        if (delivery := self._running.get((job_id, token))) is not None:
+            delivery.cancellation.cancel(LOCK_LOST)
 
 
 def _lenient(address: RedisAddress) -> RedisAddress:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
 from kumiko_django.definitions.options import Lane, Priority
+from kumiko_django.types.cancellation import Cancellation
 from kumiko_django.types.jsonable import JSON
 
 
@@ -33,6 +34,9 @@ class Delivery:
         queued: False for a boot gate: it runs in the process that starts and is in no queue, so it
             cannot be put back, retried or deferred.
         former: Records of earlier runs of the job that may not be in the history yet, oldest first.
+        can_be_deferred: Whether it is in a queue where it can wait; a boot gate is not (B194).
+        cancellation: Tells the handler that it should stop: whoever finds that the job's lock or
+            slot is lost says so here.
     """
 
     lane: Lane
@@ -50,6 +54,8 @@ class Delivery:
     priority: Priority = "normal"
     queued: bool = True
     former: tuple[str, ...] = ()
+    can_be_deferred: bool = True
+    cancellation: Cancellation = field(default_factory=Cancellation, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,27 +67,61 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The attempt failed; another follows after a pause."""
+    """The attempt failed; another follows after a pause.
+
+    Attributes:
+        delay_ms: How long that is.
+        error: What went wrong.
+        traceback: Where.
+        data: The job's data from now on, as JSON; None where it stays.
+    """
 
     delay_ms: int
     error: str
     traceback: str = ""
+    data: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The job failed for good."""
+    """The job failed for good.
+
+    Attributes:
+        error: What went wrong.
+        traceback: Where.
+        forgives_losses: Begin its count of lost workers anew, for whoever retries it by hand.
+    """
 
     error: str
     traceback: str = ""
+    forgives_losses: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Postpone:
+    """The job comes again later, with its data changed; no attempt is used.
+
+    Attributes:
+        delay_ms: How much later.
+        data: Its data from now on, as JSON.
+    """
+
+    delay_ms: int
+    data: str
 
 
 @dataclass(frozen=True, slots=True)
 class GiveBack:
-    """The run was broken off by a shutdown: back to the front, no attempt used."""
+    """The run was broken off by a shutdown: back to the front, no attempt used.
+
+    Attributes:
+        data: The job's data from now on, as JSON; None where it stays.
+    """
+
+    data: str | None = None
 
 
-Settlement: TypeAlias = Complete | Retry | Fail | GiveBack
+Settlement: TypeAlias = Complete | Retry | Fail | Postpone | GiveBack
 
 
 BARRED: Final = "the queue does not complete it: it has children that are unfinished or failed"

@@ -34,9 +34,6 @@ from kumiko_django.definitions.options import Lane
 
 logger = logging.getLogger("kumiko_django.broker")
 
-MAX_STALLED_COUNT = 100
-"""BullMQ fails a job for good at its second lost worker, whatever attempts it has (1.9). Losing a
-worker is no fault of the job's, so the bound is only there to end an endless loop."""
 IDLE_BLOCK_SECONDS = 5.0
 SHORTEST_BLOCK_SECONDS = 0.001
 
@@ -69,6 +66,9 @@ class LaneWorker:
         self.lane = lane
         self.queue = queue_name(lane)
         self.lock_ms = round(settings.lock_seconds * 1000)
+        # BullMQ fails a job for good at its second lost worker, whatever attempts it has (1.9).
+        # Losing workers has a budget of its own.
+        self._most_losses = settings.stall_budget - 1
         self.channel = Channel(client)
         self._client = client
         self._scripts = queue_scripts(self.queue)
@@ -84,7 +84,7 @@ class LaneWorker:
                 "name": name,
                 "lockDuration": self.lock_ms,
                 "stalledInterval": self.lock_ms,
-                "maxStalledCount": MAX_STALLED_COUNT,
+                "maxStalledCount": self._most_losses,
             },
         )
         self._worker.on("error", _log_package_error)
@@ -214,7 +214,7 @@ class LaneWorker:
     async def requeue_stalled(self) -> list[str]:
         """Put jobs whose worker is gone back into the queue; gives their ids."""
         stalled: list[str] = await self._worker.backend.moveStalledJobsToWait(
-            MAX_STALLED_COUNT, self.lock_ms
+            self._most_losses, self.lock_ms
         )
         return stalled
 

@@ -34,7 +34,7 @@ class LockKeeper:
         address: RedisAddress,
         scripts: QueueScripts,
         lock_ms: int,
-        on_lost: Callable[[str], None],
+        on_lost: Callable[[str, str], None],
     ) -> None:
         """Create a keeper for one queue.
 
@@ -42,7 +42,8 @@ class LockKeeper:
             address: Where Redis is.
             scripts: Script builder of the queue.
             lock_ms: Length of a lock in milliseconds.
-            on_lost: Called on the event loop with the id of a job whose lock was lost.
+            on_lost: Called on the event loop with the id of a job whose lock was lost, and with
+                the token that stood for it.
         """
         self._scripts = scripts
         self._lock_ms = lock_ms
@@ -76,7 +77,7 @@ class LockKeeper:
             former = self._held.get(job_id)
             self._held[job_id] = token
         if former is not None and former != token:
-            self._on_lost(job_id)
+            self._on_lost(job_id, former)
 
     def release(self, token: str, job_id: str) -> None:
         """Stop renewing it."""
@@ -133,7 +134,7 @@ class LockKeeper:
                 return  # about to be settled, or settled, while we asked
             del self._held[job_id]
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._on_lost, job_id)
+            self._loop.call_soon_threadsafe(self._on_lost, job_id, token)
 
     def _watch_loop(self) -> None:
         """Say so when a handler blocks the event loop; it holds up every other job."""

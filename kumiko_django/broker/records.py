@@ -46,6 +46,21 @@ end
 return answer
 """
 
+# The same around it, once more: the data of a job whose script has no room for it.
+_WITH_DATA: Final = """
+local given_keys, given_args = KEYS, ARGV
+local function record()
+  local KEYS = {unpack(given_keys, 1, #given_keys - 1)}
+  local ARGV = {unpack(given_args, 1, #given_args - 1)}
+  <the script with the record>
+end
+local result = record()
+if type(result) ~= "number" or result >= 0 then
+  redis.call("HSET", given_keys[#given_keys], "data", given_args[#given_args])
+end
+return result
+"""
+
 
 @lru_cache(maxsize=32)
 def recording(file_name: str) -> Script:
@@ -54,6 +69,15 @@ def recording(file_name: str) -> Script:
     It takes one more key (the hash) and two more arguments (field and record).
     """
     return Script.of(_WITH_RECORD.replace("<the package's script>", script_of(file_name).text))
+
+
+@lru_cache(maxsize=32)
+def rewriting(file_name: str) -> Script:
+    """:func:`recording`, followed by the writing of a job's data.
+
+    It takes one more key (the job) and one more argument (the data).
+    """
+    return Script.of(_WITH_DATA.replace("<the script with the record>", recording(file_name).text))
 
 
 def records_key(lane: Lane) -> str:
@@ -80,7 +104,10 @@ async def settle(channel: Channel, lane: Lane, call: ScriptCall, field: str, rec
     if not record:
         return await channel.run(script_of(call.script), call.keys, call.args)
     keys, args = [*call.keys, records_key(lane)], [*call.args, field, record]
-    return await channel.run(recording(call.script), keys, args)
+    if call.rewrite is None:
+        return await channel.run(recording(call.script), keys, args)
+    key, data = call.rewrite
+    return await channel.run(rewriting(call.script), [*keys, key], [*args, data])
 
 
 async def is_stored(channel: Channel, lane: Lane, field: str, record: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from bullmq.job import Job
 
 from kumiko_django.broker.bullmq import QueueScripts, ScriptCall
-from kumiko_django.broker.delivery import Complete, Fail, GiveBack, Retry, Settlement
+from kumiko_django.broker.delivery import Complete, Fail, GiveBack, Postpone, Retry, Settlement
 from kumiko_django.conf import get_settings
 
 LARGEST_NUMBER: Final = 2**31 - 1
@@ -32,17 +32,24 @@ def call(
         case Complete(result):
             keep = _retention(job.opts.get("removeOnComplete"), settings.completed_age)
             return scripts.complete(job, result, keep, token, fetch=fetch)
-        case Fail(error, trace):
+        case Fail(error, trace, forgives_losses):
             keep = _retention(job.opts.get("removeOnFail"), settings.failed_age)
             fields = _failure_fields(error, trace)
+            if forgives_losses:
+                fields["stc"] = "0"
             return scripts.fail(job, fields, keep, token, fetch=fetch)
-        case Retry(delay_ms, error, trace) if delay_ms > 0:
+        case Retry(delay_ms, error, trace, data):
             fields = _failure_fields(error, trace)
-            return scripts.delay(job, delay_ms, token, fields)
-        case Retry(_, error, trace):
-            return scripts.retry(job, token, _failure_fields(error, trace))
-        case GiveBack():
-            return scripts.put_back(str(job.id), token)
+            if data is not None:
+                fields["data"] = data
+            if delay_ms > 0:
+                return scripts.delay(job, delay_ms, token, fields, skip_attempt=False)
+            return scripts.retry(job, token, fields)
+        case Postpone(delay_ms, data):
+            # The package's script checks the lock before it writes the data (P95).
+            return scripts.delay(job, delay_ms, token, {"data": data}, skip_attempt=True)
+        case GiveBack(data):
+            return scripts.put_back(str(job.id), token, data)
 
 
 def error_of(settlement: Settlement) -> str | None:
@@ -52,7 +59,7 @@ def error_of(settlement: Settlement) -> str | None:
             return None
         case Fail(error=error) | Retry(error=error):
             return error
-        case GiveBack():
+        case GiveBack() | Postpone():
             return "it could not be given back to the queue"
 
 

@@ -163,6 +163,8 @@ def job(
     spread: Duration | None = ...,
     retries: int | None = ...,
     backoff: Backoff | None = ...,
+    timeout: Duration | None = ...,
+    max_defers: int = ...,
     priority: Priority = ...,
     catch_up: CatchUp | None = ...,
     schema: Any = ...,

@@ -13,13 +13,16 @@ from kumiko_django.definitions.boot import BootGate, check_boot
 from kumiko_django.definitions.handler import check_handler, innermost, place, runs_on_loop
 from kumiko_django.definitions.options import (
     DEFAULT_BACKOFF,
+    DEFAULT_MAX_DEFERS,
     LANES,
     Backoff,
     Duration,
     Lane,
     Priority,
+    check_max_defers,
     check_per_tenant,
     check_priority,
+    check_timeout,
 )
 from kumiko_django.definitions.scheduling import (
     DEFAULT_CATCH_UP,
@@ -53,6 +56,8 @@ class JobDefinition:
         spread: Seconds or a timedelta over which these are spread evenly; None for all at once.
         retries: How often a failed run is tried again; None and 0 mean once and no more.
         backoff: Pause between attempts; with retries and none given, one second (P37).
+        timeout: A timedelta or seconds after which an attempt is stopped and fails.
+        max_defers: How often a job may be deferred with ``ctx.defer()``, over all attempts.
         priority: ``high``, ``normal``, ``low`` or 1 to 2,097,152; a dispatch may override it.
         catch_up: What becomes of scheduled occurrences that were missed while nothing ran:
             ``one`` run for all, ``none``, or ``all``; None means ``one`` (P53).
@@ -77,6 +82,8 @@ class JobDefinition:
     spread: Duration | None = None
     retries: int | None = None
     backoff: Backoff | None = None
+    timeout: Duration | None = None
+    max_defers: int = DEFAULT_MAX_DEFERS
     priority: Priority = "normal"
     catch_up: CatchUp | None = None
     schema: Any = None
@@ -96,6 +103,8 @@ class JobDefinition:
         self._check_retries(where)
         check_schedule(self, where)
         check_per_tenant(self.per_tenant, self.spread, self.tenant, where)
+        check_timeout(self.timeout, where)
+        check_max_defers(self.max_defers, where)
         self._set("aliases", _check_aliases(self.aliases, where))
         if self.schema is not None:
             self._set("payload_schema", PayloadSchema(self.schema, where))
@@ -129,6 +138,11 @@ class JobDefinition:
     def effective_catch_up(self) -> CatchUp:
         """What becomes of missed occurrences: the given rule, else one run for all (P53)."""
         return self.catch_up or DEFAULT_CATCH_UP
+
+    @cached_property
+    def timeout_seconds(self) -> float | None:
+        """``timeout`` in seconds; None for none."""
+        return check_timeout(self.timeout, "timeout")
 
     @cached_property
     def module(self) -> str:

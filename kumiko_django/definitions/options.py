@@ -24,14 +24,18 @@ DEFAULT_BACKOFF_SECONDS: Final = 1.0
 MAX_PAUSE_SECONDS: Final = 365 * 24 * 3600.0
 """No pause is longer, whatever a backoff without a ceiling comes to: far beyond any use, and a
 number that every queue and clock can hold."""
+DEFAULT_MAX_DEFERS: Final = 100
+MAX_DEFERS: Final = 1_000_000
 Duration: TypeAlias = "float | dt.timedelta"
 
 
-def _seconds(value: Any) -> Any:
+def as_seconds(value: Any) -> Any:
+    """A timedelta in seconds; anything else as it is, to be checked by :func:`is_number`."""
     return value.total_seconds() if isinstance(value, dt.timedelta) else value
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Whether it is a finite number; a boolean is none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     try:
@@ -67,7 +71,7 @@ class Backoff:
         Raises:
             DefinitionError: A value is out of range.
         """
-        return cls("fixed", _seconds(seconds), jitter, _seconds(max_seconds))
+        return cls("fixed", as_seconds(seconds), jitter, as_seconds(max_seconds))
 
     @classmethod
     def exponential(
@@ -78,7 +82,7 @@ class Backoff:
         Raises:
             DefinitionError: A value is out of range.
         """
-        return cls("exponential", _seconds(seconds), jitter, _seconds(max_seconds))
+        return cls("exponential", as_seconds(seconds), jitter, as_seconds(max_seconds))
 
     def __post_init__(self) -> None:
         if self.kind not in ("fixed", "exponential"):
@@ -86,16 +90,16 @@ class Backoff:
                 f"Backoff kind {self.kind!r} is unknown: use Backoff.fixed(seconds) or "
                 "Backoff.exponential(seconds)."
             )
-        if not _is_number(self.seconds) or self.seconds <= 0:
+        if not is_number(self.seconds) or self.seconds <= 0:
             raise DefinitionError(
                 f"Backoff seconds must be a number or timedelta above 0, not {self.seconds!r}."
             )
-        if not _is_number(self.jitter) or not 0 <= self.jitter <= 1:
+        if not is_number(self.jitter) or not 0 <= self.jitter <= 1:
             raise DefinitionError(
                 f"Backoff jitter is a fraction from 0 to 1 (0.2 for 20 %), not {self.jitter!r}."
             )
         if self.max_seconds is not None and (
-            not _is_number(self.max_seconds) or self.max_seconds < self.seconds
+            not is_number(self.max_seconds) or self.max_seconds < self.seconds
         ):
             raise DefinitionError(
                 f"Backoff max_seconds must be at least seconds={self.seconds!r}, "
@@ -133,6 +137,37 @@ def retry_window_ms(retries: int | None, backoff: Backoff | None) -> int:
     return sum(backoff.longest_delay_ms(attempt) for attempt in range(1, retries + 1))
 
 
+def check_timeout(value: Any, where: str) -> float | None:
+    """``timeout=`` in seconds.
+
+    Raises:
+        DefinitionError: It is no timedelta or number of seconds above 0 and up to a year.
+    """
+    if value is None:
+        return None
+    seconds = as_seconds(value)
+    if not is_number(seconds) or not 0 < seconds <= MAX_PAUSE_SECONDS:
+        raise DefinitionError(
+            f"{where}: timeout must be a timedelta or seconds, above 0 and at most a year, not "
+            f"{value!r}. Leave it out for none."
+        )
+    return float(seconds)
+
+
+def check_max_defers(value: Any, where: str) -> None:
+    """Refuse a ``max_defers=`` that counts nothing.
+
+    Raises:
+        DefinitionError: It is no whole number from 0 on.
+    """
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if not is_whole or not 0 <= value <= MAX_DEFERS:
+        raise DefinitionError(
+            f"{where}: max_defers must be a whole number from 0 to {MAX_DEFERS:,}, not {value!r}. "
+            "0 refuses every deferral."
+        )
+
+
 def check_priority(value: object, where: str) -> Priority:
     """``value`` if it is a priority: ``high``, ``normal``, ``low``, or BullMQ's integer.
 
@@ -168,8 +203,8 @@ def check_per_tenant(per_tenant: object, spread: object, tenant: str, where: str
         raise DefinitionError(
             f"{where}: spread= has no effect without per_tenant=True. Add that or drop it."
         )
-    seconds = _seconds(spread)
-    if not _is_number(seconds) or not 0 < seconds <= MAX_PAUSE_SECONDS:
+    seconds = as_seconds(spread)
+    if not is_number(seconds) or not 0 < seconds <= MAX_PAUSE_SECONDS:
         raise DefinitionError(
             f"{where}: spread must be seconds or a timedelta above 0 and of at most 365 days, "
             f"not {spread!r}."

@@ -20,7 +20,12 @@ from kumiko_django.history.record import END_FIELDS, START_FIELDS
 CHUNK: Final = 500
 """Rows of one statement."""
 
-_EMPTY: Final = {"CharField": "''", "TextField": "''", "BooleanField": "false"}
+_EMPTY: Final = {
+    "PositiveIntegerField": "0",
+    "CharField": "''",
+    "TextField": "''",
+    "BooleanField": "false",
+}
 
 
 def takes_records(alias: str) -> bool:

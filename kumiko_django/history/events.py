@@ -10,7 +10,9 @@ from uuid import UUID
 
 from kumiko_django.types.jsonable import JSON
 
-EndStatus = Literal["completed", "failed", "interrupted", "lost", "skipped"]
+EndStatus = Literal[
+    "completed", "failed", "interrupted", "lost", "skipped", "cancelled", "quarantined", "deferred"
+]
 Level = Literal["info", "warn", "error"]
 
 
@@ -39,6 +41,8 @@ class RunStarted:
     correlation_id: str = ""
     trace_id: str = ""
     parent: UUID | None = None
+    deferrals: int = 0
+    """How often this run has been deferred before; above zero it goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """A run came to its end."""
+    """A run came to its end, or was deferred."""
 
     run_id: UUID
     status: EndStatus
@@ -73,3 +77,12 @@ class RunEnded:
     traceback: str = ""
     progress: JSON = None
     object_ref: str = ""
+    deferrals: int = 0
+    """How often the run has been deferred, this time included."""
+    resume_at: dt.datetime | None = None
+    """When a deferred run goes on."""
+
+    @property
+    def is_turn(self) -> bool:
+        """Whether the run's row has been, or will be, written at other times too."""
+        return self.deferrals > 0

@@ -86,6 +86,8 @@ def _times(run: JobRun) -> _Facts:
     yield _("Started"), display.moment(run.started_at, precise=True)
     if run.finished_at is not None:
         yield _("Finished"), display.moment(run.finished_at, precise=True)
+    if run.resume_at is not None:
+        yield _("Goes on"), display.moment(run.resume_at, precise=True)
     if run.status == RunStatus.RUNNING or run.duration_ms is not None:
         yield _("Duration"), display.run_duration(run)
 
@@ -96,6 +98,8 @@ def _attempts(run: JobRun) -> _Facts:
         _("%(number)s of %(total)s") % {"number": run.attempt, "total": run.max_attempts},
     )
     yield _("Start"), _("%(number)s, redeliveries included") % {"number": run.start}
+    if run.deferrals:
+        yield _("Deferred"), _("%(number)s times") % {"number": run.deferrals}
     if run.finished_at is not None:
         yield _("Final"), _("yes") if run.final else _("no, the job was to run again")
 

@@ -16,7 +16,7 @@ from kumiko_django.history.record import START_FIELDS
 
 _LOST = "the worker died or lost touch with the queue"
 _MOST_LOST = 100
-"""The queue gives a job up at its hundredth loss; a foreign record may count to anything."""
+"""A foreign record may count to anything."""
 _MILLISECOND = 80
 """The time in a UUID of version 7 stands above this many random and fixed bits."""
 
@@ -34,18 +34,21 @@ def see_to_lost(alias: str, row: JobRun, losses: int) -> None:
 
 
 def _close_lost(alias: str, row: JobRun) -> None:
-    """Close the rows of earlier starts of the same job that still stand on running.
+    """Close the rows of earlier starts of the same job that still stand on running or deferred.
 
     The queue hands a job out again only after its former worker's lock has run out, so those runs
     are lost: their worker died, or was cut off from the queue (P30, P77).
     """
     if row.start > 1:
-        same_job(alias, row).filter(status=RunStatus.RUNNING, start__lt=row.start).exclude(
-            id=row.id
-        ).update(
+        same_job(alias, row).filter(
+            # Deferred: it went on, and its worker died before that was on record.
+            status__in=(RunStatus.RUNNING, RunStatus.DEFERRED),
+            start__lt=row.start,
+        ).exclude(id=row.id).update(
             status=RunStatus.LOST,
             reason=_LOST,
             finished_at=timezone.now(),
+            resume_at=None,
         )
 
 

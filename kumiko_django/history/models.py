@@ -81,6 +81,8 @@ class JobRun(models.Model):
     enqueued_at = models.DateTimeField(_("enqueued"))
     started_at = models.DateTimeField(_("started"))
     finished_at = models.DateTimeField(_("finished"), null=True, blank=True)
+    resume_at = models.DateTimeField(_("resumes"), null=True, blank=True)
+    deferrals = models.PositiveIntegerField(_("deferrals"), default=0, db_default=0)
     wait_ms = models.BigIntegerField(_("wait (ms)"), null=True, blank=True)
     duration_ms = models.BigIntegerField(_("duration (ms)"), null=True, blank=True)
     worker = models.CharField(_("worker"), max_length=128, blank=True, default="")

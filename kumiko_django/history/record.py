@@ -17,10 +17,10 @@ from uuid import UUID
 from kumiko_django.history.clean import MAX_DEPTH, clean_row, column_limits
 from kumiko_django.history.events import LogLine, RunEnded, RunStarted
 
-START_FIELDS: Final = tuple(
-    f.name for f in fields(RunStarted) if f.name not in {"run_id", "losses"}
-)
-END_FIELDS: Final = tuple(f.name for f in fields(RunEnded) if f.name != "run_id")
+_APART: Final = {"run_id", "losses", "deferrals", "resume_at"}
+"""What is no column, or written only of runs that are deferred."""
+START_FIELDS: Final = tuple(f.name for f in fields(RunStarted) if f.name not in _APART)
+END_FIELDS: Final = tuple(f.name for f in fields(RunEnded) if f.name not in _APART)
 _JSON_COLUMNS: Final = ("payload", "result", "progress")
 _TIMES: Final = ("queue_created_at", "started_at", "enqueued_at", "finished_at")
 _COUNTS: Final = ("attempt", "max_attempts", "start", "losses")
@@ -38,11 +38,15 @@ def encode(start: RunStarted, ended: RunEnded | None, lines: Sequence[LogLine] =
     """The record of a run, with everything in it that no database stores already replaced."""
     values = {name: getattr(start, name) for name in START_FIELDS}
     values["losses"] = start.losses
+    if start.deferrals:
+        values["deferrals"] = start.deferrals
     if ended is None:
         values["status"] = "running"
     else:
         for name in END_FIELDS:
             values[name] = getattr(ended, name)
+        if ended.resume_at is not None:
+            values["resume_at"] = ended.resume_at.isoformat()
     row = _row(start.run_id, values)
     return row if not lines else f"{row}\n{_lines(lines)}"
 
@@ -64,10 +68,21 @@ def decode(text: str) -> tuple[RunStarted, RunEnded, list[LogLine]]:
         _refuse_other_kinds(values)
         run_id = UUID(values["id"])
         values["parent"] = None if values.get("parent") is None else UUID(values["parent"])
+        resume_at, deferrals = values.get("resume_at"), values.get("deferrals", 0)
+        if type(deferrals) is not int:
+            raise TypeError("deferrals is no int")  # noqa: TRY301  (below it becomes ours)
         start = RunStarted(
-            run_id, losses=values["losses"], **{name: values[name] for name in START_FIELDS}
+            run_id,
+            losses=values["losses"],
+            deferrals=deferrals,
+            **{name: values[name] for name in START_FIELDS},
         )
-        ended = RunEnded(run_id, **{name: values[name] for name in END_FIELDS})
+        ended = RunEnded(
+            run_id,
+            deferrals=deferrals + (resume_at is not None),
+            resume_at=None if resume_at is None else _time(resume_at),
+            **{name: values[name] for name in END_FIELDS},
+        )
         return start, ended, [_line(values) for values in json.loads(lines or "[]")]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UnreadableRecord(f"this is no record of a run: {error}") from error

@@ -74,7 +74,7 @@ class Recorder:
     def run_started(self, event: RunStarted) -> None:
         """Note the start of a run; it is on record within :data:`START_DELAY` if the run lives."""
         with self._changed:
-            self._batch.starts[event.run_id] = event
+            self._batch.add_start(event)
             self._schedule(START_DELAY)
 
     def log_lines(self, run_id: UUID, lines: Iterable[LogLine]) -> None:
@@ -124,7 +124,7 @@ class Recorder:
                 self._unwritten -= 1
                 self._characters -= len(former.record)
             self._batch.progress.pop(event.run_id, None)
-            self._batch.ends[event.run_id] = Ended(event, future, record)
+            self._batch.add_end(Ended(event, future, record))
             self._unwritten += 1
             self._characters += len(record)
             self._schedule(0 if awaited else END_DELAY)
@@ -148,7 +148,8 @@ class Recorder:
         with self._changed:
             if event.run_id in self._batch.ends or event.run_id in self._being_written.ends:
                 return  # ours, and on its way
-            self._batch.starts[event.run_id] = start
+            if not event.is_turn:
+                self._batch.starts[event.run_id] = start
             self._batch.logs.setdefault(event.run_id, []).extend(lines)
         self.run_ended(event, record)
 
@@ -194,7 +195,8 @@ class Recorder:
             except Exception as error:
                 # A fault of ours, or of the host's router. Without this thread every run would
                 # wait for its record for ever; an outcome stands without one.
-                logger.exception("The history of %d runs could not be written", len(batch.ends))
+                count = len(batch.all_ended())
+                logger.exception("The history of %d runs could not be written", count)
                 self._refuse(batch, error)
         connections.close_all()
 
@@ -234,7 +236,7 @@ class Recorder:
             else:
                 self._tell_back()
                 self._forget(batch)
-                if batch.ends:
+                if batch.all_ended():
                     self._announce(partial(_settle, batch, ended))
                 return
 
@@ -244,9 +246,10 @@ class Recorder:
         self._announce(partial(batch.refuse, error))
 
     def _forget(self, batch: Batch) -> None:
+        ended = batch.all_ended()
         with self._changed:
-            self._unwritten -= len(batch.ends)
-            self._characters -= sum(len(ended.record) for ended in batch.ends.values())
+            self._unwritten -= len(ended)
+            self._characters -= sum(len(each.record) for each in ended)
             self._being_written = Batch()
         for flush in batch.flushes:
             flush.set_result(None)
@@ -277,3 +280,4 @@ class Recorder:
 def _settle(batch: Batch, results: Mapping[UUID, Result]) -> None:
     for run_id in batch.ends:
         batch.settle(run_id, results[run_id])
+    batch.settle_turns()

@@ -28,6 +28,7 @@ from kumiko_django.history.lost import (
 )
 from kumiko_django.history.models import JobRun, JobRunLog, RunStatus
 from kumiko_django.history.record import END_FIELDS, START_FIELDS, decode, encode, row_of
+from kumiko_django.history.turns import apply_turn
 from kumiko_django.types.jsonable import JSON
 
 logger = logging.getLogger("kumiko_django.history")
@@ -73,6 +74,8 @@ def _write_together(alias: str, batch: Batch) -> dict[UUID, Result]:
         for run_id, ended in batch.ends.items():
             if run_id not in result:
                 result[run_id] = _end_one(alias, ended)
+        for turn in batch.turns:
+            turn.result = apply_turn(alias, turn, _insert_one)
         for run_id, start in batch.starts.items():
             if start.start > 1 or start.losses:
                 see_to_lost(alias, _row(start, batch.end_of(run_id)), start.losses)
@@ -83,7 +86,7 @@ def _write_together(alias: str, batch: Batch) -> dict[UUID, Result]:
 
 
 def _is_one_statement(batch: Batch) -> bool:
-    if batch.logs or batch.progress:
+    if batch.logs or batch.progress or batch.turns:
         return False
     if any(start.start > 1 or start.losses for start in batch.starts.values()):
         return False
@@ -115,6 +118,8 @@ def _write_apart(alias: str, batch: Batch) -> dict[UUID, Result]:
             written = _alone(alias, lambda: _insert_one(alias, start, end))  # noqa: B023
             if end is not None:
                 result[run_id] = written
+        for turn in batch.turns:
+            turn.result = _alone(alias, lambda: apply_turn(alias, turn, _insert_one))  # noqa: B023
         for run_id, value in batch.progress.items():
             _alone(alias, lambda: _update_progress(alias, run_id, value))  # noqa: B023
         for entry in batch.log_lines():
@@ -140,6 +145,9 @@ def _row(start: RunStarted, ended: RunEnded | None) -> JobRun:
         values["status"] = RunStatus.RUNNING
     else:
         values.update({name: getattr(ended, name) for name in END_FIELDS})
+    values["deferrals"] = start.deferrals
+    if ended is not None and ended.status == "deferred":
+        values |= {"finished_at": None, "resume_at": ended.resume_at, "deferrals": ended.deferrals}
     return JobRun(id=start.run_id, **clean_row(values))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,9 @@ from kumiko_django.broker.envelope import TriggerEvent
 from kumiko_django.definitions.registry import Registry
 from kumiko_django.dispatching import dispatcher
 from kumiko_django.dispatching.results import Dispatched
+from kumiko_django.run.deferral import Deferral, deferral
 from kumiko_django.run.logbook import RunLog, readable
+from kumiko_django.types.cancellation import Cancellation
 from kumiko_django.types.jsonable import JSON
 
 
@@ -30,6 +33,7 @@ class Notes:
         self._on_progress = on_progress
         self.progress: JSON = None
         self.object_ref = ""
+        self.deferrals: list[Deferral] = []
 
     def set_progress(self, value: dict[str, Any]) -> None:
         """Note how far the run is; the latest value is stored at most twice a second."""
@@ -71,6 +75,33 @@ class JobContext:
     trigger_name: str | None
     trigger_event: TriggerEvent | None
     _notes: Notes
+    _cancellation: Cancellation
+    _can_be_deferred: bool = True
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the run should stop: its lock is lost, its time is up, or its worker leaves.
+
+        Nothing is stopped by it. A handler that works for long asks now and then, and returns.
+        """
+        return bool(self._cancellation)
+
+    def defer(self, delay: float | dt.timedelta) -> Deferral:
+        """Go on with this run later: ``return ctx.defer(60)``, or ``raise ctx.defer(60)``.
+
+        The handler is then called again with the same payload. No attempt is used; the job may be
+        deferred ``max_defers`` times. Called only, it does nothing (B195).
+
+        Args:
+            delay: A timedelta or seconds, above 0 and at most a year.
+
+        Raises:
+            ValueError: The delay is out of range.
+            KumikoError: The job is no run of a queue (a boot gate).
+        """
+        made = deferral(self.job_name, delay, possible=self._can_be_deferred)
+        self._notes.deferrals.append(made)
+        return made
 
     def progress(
         self, done: float | None = None, total: float | None = None, message: str | None = None

@@ -20,8 +20,15 @@ MAX_DATA_CHARS = 8_000
 class Logbook:
     """All lines of one run, numbered in order, from whatever thread they come."""
 
-    def __init__(self, hand_over: Callable[[LogLine], None]) -> None:
+    def __init__(self, hand_over: Callable[[LogLine], None], before: int = 0) -> None:
+        """Create it.
+
+        Args:
+            hand_over: Given each line.
+            before: How many lines the run has from before it was deferred.
+        """
         self._hand_over = hand_over
+        self._before = before
         self._lines: list[LogLine] = []
         self._guard = threading.Lock()
         self._closed = False
@@ -30,6 +37,11 @@ class Logbook:
     def lines(self) -> tuple[LogLine, ...]:
         """The lines so far."""
         return tuple(self._lines)
+
+    @property
+    def count(self) -> int:
+        """How many lines the run has in all."""
+        return self._before + len(self._lines)
 
     def write(self, level: Level, message: object, data: Mapping[str, Any]) -> None:
         """Add a line. Never raises; beyond :data:`MAX_LINES` one notice stands for the rest."""
@@ -50,7 +62,7 @@ class Logbook:
 
     def _append(self, level: Level, message: object, data: Mapping[str, Any]) -> None:
         line = LogLine(
-            number=len(self._lines) + 1,
+            number=self.count + 1,
             level=level,
             message=cut_end(_text(message), MAX_MESSAGE_CHARS),
             data=readable(data),

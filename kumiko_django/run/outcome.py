@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -60,4 +61,30 @@ class Skipped:
     reason: str
 
 
-Outcome: TypeAlias = Completed | Failed | Interrupted | Skipped
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """The handler has put the run off; it goes on later, no attempt used.
+
+    Attributes:
+        delay_ms: Milliseconds until then.
+        resume_at: When that is.
+        count: How often the job has been deferred, this time included.
+    """
+
+    delay_ms: int
+    resume_at: dt.datetime
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """The job has lost as many workers as its budget allows; its handler was not called again.
+
+    Attributes:
+        error: What became of it.
+    """
+
+    error: str
+
+
+Outcome: TypeAlias = Completed | Failed | Interrupted | Skipped | Deferred | Quarantined

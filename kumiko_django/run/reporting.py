@@ -8,7 +8,14 @@ from typing import Any
 from django.dispatch import Signal
 
 from kumiko_django import signals
-from kumiko_django.run.outcome import Completed, Failed, Outcome, Skipped
+from kumiko_django.run.outcome import (
+    Completed,
+    Deferred,
+    Failed,
+    Outcome,
+    Quarantined,
+    Skipped,
+)
 from kumiko_django.run.state import Run
 from kumiko_django.run.threads import HandlerThreads
 
@@ -18,6 +25,8 @@ _AT_END: dict[type, Signal] = {
     Completed: signals.job_completed,
     Failed: signals.job_failed,
     Skipped: signals.job_skipped,
+    Deferred: signals.job_deferred,
+    Quarantined: signals.job_failed,
 }
 
 

@@ -6,30 +6,56 @@ follows (design 9). What the queue does not agree to has not happened.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import logging
 from collections.abc import Callable
 
 from kumiko_django import signals
-from kumiko_django.broker.delivery import (
-    Delivery,
-    Verdict,
-)
+from kumiko_django.broker.carried import DEFER_COUNT, read_count
+from kumiko_django.broker.delivery import Delivery, Verdict
+from kumiko_django.conf import get_settings
 from kumiko_django.definitions.fan_out import Wrapper
 from kumiko_django.exceptions import PayloadError, ScopeError, TenantRequired, UnknownJobError
 from kumiko_django.history.record import UnreadableRecord
 from kumiko_django.history.recorder import Recorder
 from kumiko_django.run import per_tenant
-from kumiko_django.run.execution import BrokenOff, Ending, Executor, Raised, Returned
+from kumiko_django.run.deferral import Deferral, over_budget
+from kumiko_django.run.execution import (
+    DEFAULT_GRACE_SECONDS,
+    BrokenOff,
+    Ending,
+    Executor,
+    Overran,
+    Raised,
+    Returned,
+)
 from kumiko_django.run.failure import Refused, failed
-from kumiko_django.run.outcome import Completed, Failed, Interrupted, Outcome, Skipped
+from kumiko_django.run.outcome import (
+    Completed,
+    Deferred,
+    Failed,
+    Interrupted,
+    Outcome,
+    Quarantined,
+    Skipped,
+)
+from kumiko_django.run.quarantine import quarantine
 from kumiko_django.run.reporting import Reporter
 from kumiko_django.run.result import keepable
 from kumiko_django.run.state import Run
+from kumiko_django.run.telling import (
+    log_completion,
+    log_deferral,
+    log_failure,
+    log_quarantine,
+    log_skip,
+)
 from kumiko_django.run.threads import HandlerThreads
-from kumiko_django.run.verdict import Verdicts, without_record
+from kumiko_django.run.timeouts import timed_out
+from kumiko_django.run.unknown import UnknownJobs
+from kumiko_django.run.verdict import Verdicts, plain_settlement, without_record
 from kumiko_django.tenancy.resolution import tenant_for_run
-from kumiko_django.types.ids import SYSTEM
 
 logger = logging.getLogger("kumiko_django.run")
 
@@ -38,7 +64,13 @@ class Runner:
     """Runs deliveries of a process."""
 
     def __init__(
-        self, recorder: Recorder, worker_id: str, written: Callable[[Delivery], None]
+        self,
+        recorder: Recorder,
+        worker_id: str,
+        written: Callable[[Delivery], None],
+        *,
+        grace_seconds: float = DEFAULT_GRACE_SECONDS,
+        on_stuck: Callable[[], None] = lambda: None,
     ) -> None:
         """Create a runner on the running event loop.
 
@@ -46,11 +78,14 @@ class Runner:
             recorder: Where the history goes.
             worker_id: Identifies this process in the history.
             written: Called on the loop when the record of a delivery's run is in the history.
+            grace_seconds: How long a handler may take to end once its timeout is over.
+            on_stuck: Called when one takes longer: the process has to end.
         """
         self._recorder = recorder
         self._worker_id = worker_id
         self._threads = HandlerThreads()
-        self._executor = Executor(self._threads)
+        self._executor = Executor(self._threads, grace_seconds, on_stuck)
+        self._unknown = UnknownJobs()
         self._reporter = Reporter(self._threads)
         self._verdicts = Verdicts(recorder, self._reporter, written)
 
@@ -71,17 +106,22 @@ class Runner:
         run = Run(delivery, self._worker_id, self._recorder)
         try:
             self._pass_on_former(delivery)
+            postponement = self._unknown.put_back(delivery)
+            if postponement is not None:
+                return without_record(postponement)
             outcome = await self._run(run)
             return self._verdicts.of(run, outcome)
         except Exception as error:
             # A fault of ours. The job must not hang in the queue because of it.
             logger.exception("Job %s (%s) met a fault", delivery.job_id, delivery.job_name)
-            return without_record(failed(error, delivery))
+            return without_record(plain_settlement(failed(error, delivery)))
 
     async def _run(self, run: Run) -> Outcome:
         delivery = run.delivery
         try:
-            self._look_up(run)
+            quarantined = self._look_up(run)
+            if quarantined is not None:
+                return self._refuse(run, quarantined)
             self._read_metadata(run)
             self._resolve_tenant(run)
             if reason := await per_tenant.why_skipped(run, self._threads):
@@ -97,9 +137,12 @@ class Runner:
         await self._reporter.report(signals.job_started, run)
         return await self._execute(run)
 
-    def _refuse(self, run: Run, outcome: Failed) -> Outcome:
+    def _refuse(self, run: Run, outcome: Failed | Quarantined) -> Outcome:
         """End a run whose handler is not called, with a record like any other (B207)."""
-        _log_failure(run, outcome)
+        if isinstance(outcome, Failed):
+            log_failure(run, outcome)
+        else:
+            log_quarantine(run, outcome)
         run.read_what_is_readable()
         run.finish(outcome)
         self._record_start(run)
@@ -107,12 +150,7 @@ class Runner:
 
     def _skip(self, run: Run, outcome: Skipped) -> Outcome:
         """End a run whose handler need not be called, with a record like any other (P47)."""
-        delivery = run.delivery
-        logger.info(
-            "Job %s (%s) of %s skipped: %s",
-            delivery.job_name, delivery.job_id, _tenant(run), outcome.reason,
-            extra={"run_id": str(run.run_id), "tenant_id": run.tenant_id},
-        )  # fmt: skip
+        log_skip(run, outcome)
         run.finish(outcome)
         self._record_start(run)
         return outcome
@@ -125,14 +163,21 @@ class Runner:
             except UnreadableRecord as error:
                 logger.warning("A former run of job %s: %s", delivery.job_id, error)
 
-    def _look_up(self, run: Run) -> None:
+    def _look_up(self, run: Run) -> Quarantined | None:
+        unknown: UnknownJobError | None = None
         try:
             run.definition = per_tenant.find_definition(run.delivery.job_name)
         except UnknownJobError as error:
-            raise Refused(str(error)) from error
+            unknown = error
+        quarantined = quarantine(run.delivery, get_settings().stall_budget)
+        if quarantined is not None:
+            return quarantined
+        if unknown is not None:
+            raise Refused(str(unknown)) from unknown
         if run.delivery.queue_failure:
             # The queue has given the job up; the handler must not run (bullmq-python 1.9).
             raise Refused(f"The queue gave the job up: {run.delivery.queue_failure}.")
+        return None
 
     def _read_metadata(self, run: Run) -> None:
         try:
@@ -169,8 +214,9 @@ class Runner:
     async def _execute(self, run: Run) -> Outcome:
         try:
             ending = await self._executor.execute(
-                run.known_definition, run.argument, run.context(), run.surroundings()
-            )
+                run.known_definition, run.argument, run.context(), run.surroundings(),
+                run.delivery.cancellation,
+            )  # fmt: skip
             outcome = self._classify(run, ending)
         except Exception as error:
             # A fault of ours. The run has begun on record, so it must end there too.
@@ -181,43 +227,38 @@ class Runner:
 
     def _classify(self, run: Run, ending: Ending) -> Outcome:
         match ending:
+            case Returned(Deferral() as deferral) | Raised(Deferral() as deferral):
+                return self._defer(run, deferral)
             case Returned(value):
-                _log_completion(run)
+                if run.has_made_deferral:
+                    run.warn(_UNUSED)
+                    logger.warning("Job %s: %s", run.delivery.job_name, _UNUSED)
+                log_completion(run)
                 return Completed(*keepable(value))
             case Raised(error):
-                outcome = failed(error, run.delivery, run.backoff)
-                _log_failure(run, outcome)
-                return outcome
+                return self._fail(run, error)
+            case Overran(seconds, raised):
+                return self._fail(run, timed_out(seconds, raised))
             case BrokenOff():
                 return Interrupted()
 
+    def _fail(self, run: Run, error: BaseException) -> Failed:
+        outcome = failed(error, run.delivery, run.backoff)
+        log_failure(run, outcome)
+        return outcome
 
-def _log_failure(run: Run, outcome: Failed) -> None:
-    """To the process log, with what is needed to find the run (B130)."""
-    delivery = run.delivery
-    logger.log(
-        logging.ERROR if outcome.final else logging.WARNING,
-        "Job %s (%s) of %s failed on attempt %d of %d%s: %s",
-        delivery.job_name,
-        delivery.job_id,
-        _tenant(run),
-        delivery.attempt,
-        delivery.max_attempts,
-        ", finally" if outcome.final else f"; the next in {outcome.retry_ms / 1000:g} s",
-        outcome.error,
-        extra={"run_id": str(run.run_id), "tenant_id": run.tenant_id, "final": outcome.final},
-    )
+    def _defer(self, run: Run, deferral: Deferral) -> Outcome:
+        before = read_count(run.delivery.data, DEFER_COUNT)
+        refused = over_budget(before, run.known_definition.max_defers)
+        if refused is not None:
+            return self._fail(run, refused)
+        delay = deferral.delay_ms
+        resume_at = dt.datetime.now(dt.UTC) + dt.timedelta(milliseconds=delay)
+        log_deferral(run, delay, before + 1)
+        return Deferred(delay, resume_at, before + 1)
 
 
-def _log_completion(run: Run) -> None:
-    logger.info(
-        "Job %s (%s) of %s completed",
-        run.delivery.job_name,
-        run.delivery.job_id,
-        _tenant(run),
-        extra={"run_id": str(run.run_id), "tenant_id": run.tenant_id},
-    )
-
-
-def _tenant(run: Run) -> str:
-    return "no tenant" if run.tenant_id == SYSTEM else f"tenant {run.tenant_id}"
+_UNUSED = (
+    "ctx.defer() was called and did nothing: its result was neither returned nor raised. "
+    "Write `return ctx.defer(...)` or `raise ctx.defer(...)`."
+)

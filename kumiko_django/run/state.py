@@ -9,6 +9,7 @@ from contextvars import Context, ContextVar
 from typing import Any
 from uuid import uuid4
 
+from kumiko_django.broker.carried import Carried, carried
 from kumiko_django.broker.delivery import Delivery
 from kumiko_django.broker.envelope import Metadata, read_metadata, read_payload
 from kumiko_django.definitions.job import JobDefinition
@@ -19,7 +20,15 @@ from kumiko_django.history.events import LogLine, RunEnded, RunStarted
 from kumiko_django.history.recorder import Recorder
 from kumiko_django.run.context import JobContext, Notes, TriggeredBy
 from kumiko_django.run.logbook import Logbook, RunLog
-from kumiko_django.run.outcome import Completed, Failed, Interrupted, Outcome, Skipped
+from kumiko_django.run.outcome import (
+    Completed,
+    Deferred,
+    Failed,
+    Interrupted,
+    Outcome,
+    Quarantined,
+    Skipped,
+)
 from kumiko_django.tenancy.scope import clean_tenant_id, run_scope
 from kumiko_django.types import ambient
 from kumiko_django.types.ids import SYSTEM, uuid7
@@ -35,7 +44,8 @@ class Run:
 
     def __init__(self, delivery: Delivery, worker_id: str, recorder: Recorder) -> None:
         self.delivery = delivery
-        self.run_id = uuid7()
+        self.before = carried(delivery)
+        self.run_id = uuid7() if self.before is None else self.before.run_id
         self.definition: JobDefinition | None = None
         self.meta = Metadata()
         self.payload: dict[str, JSON] = {}
@@ -48,8 +58,12 @@ class Run:
         self._began = time.monotonic()
         self._outcome: Outcome | None = None
         self._duration: dt.timedelta | None = None
-        self._book = Logbook(lambda line: recorder.log_lines(self.run_id, [line]))
+        self._book = Logbook(
+            lambda line: recorder.log_lines(self.run_id, [line]),
+            0 if self.before is None else self.before.lines,
+        )
         self._notes = Notes(lambda value: recorder.run_progress(self.run_id, value))
+        delivery.cancellation.on_cancel(self._note_cancelled)
 
     @property
     def known_definition(self) -> JobDefinition:
@@ -72,6 +86,32 @@ class Run:
     def log_lines(self) -> tuple[LogLine, ...]:
         """What has been logged."""
         return self._book.lines
+
+    @property
+    def start(self) -> int:
+        """The run's start number; a deferred run keeps it (design 6)."""
+        return self.delivery.start if self.before is None else self.before.start
+
+    @property
+    def deferrals(self) -> int:
+        """How often this run has been deferred before."""
+        return 0 if self.before is None else self.before.defers
+
+    @property
+    def has_made_deferral(self) -> bool:
+        """Whether the handler has called ``ctx.defer()``."""
+        return bool(self._notes.deferrals)
+
+    def after_deferral(self) -> Carried:
+        """The run as it stands once it has been deferred."""
+        return Carried(self.run_id, self.start, self.deferrals + 1, self._book.count)
+
+    def warn(self, message: str) -> None:
+        """Write a line of ours into the run's log."""
+        self._book.write("warn", message, {})
+
+    def _note_cancelled(self, reason: str) -> None:
+        self.warn(f"cancelled: {reason}")
 
     def read_envelope(self) -> None:
         """Take payload and metadata from the job's data.
@@ -129,13 +169,15 @@ class Run:
             trigger_name=self.meta.trigger_name,
             trigger_event=self.meta.trigger_event,
             _notes=self._notes,
+            _cancellation=self.delivery.cancellation,
+            _can_be_deferred=self.delivery.can_be_deferred,
         )
 
     def finish(self, outcome: Outcome) -> None:
         """Stop the clock and end the log (B127, B129)."""
         self._outcome = outcome
         self._duration = dt.timedelta(seconds=time.monotonic() - self._began)
-        self._book.close(outcome.error if isinstance(outcome, Failed) else None)
+        self._book.close(_error_of(outcome))
 
     def info(self) -> RunInfo:
         """The run as signals see it."""
@@ -148,7 +190,7 @@ class Run:
             attempt=self.delivery.attempt,
             final=_is_final(outcome) if outcome else self._is_last_attempt,
             duration=self._duration,
-            error=outcome.error if isinstance(outcome, Failed) else None,
+            error=_error_of(outcome),
         )
 
     def begin(self) -> RunStarted:
@@ -157,7 +199,8 @@ class Run:
         # A gate was never queued: its own start tells its runs apart, to the microsecond (P62).
         created_at = moment(delivery.created_at_ms) if delivery.queued else self.started_at
         due_at = moment(delivery.created_at_ms + delivery.delay_ms)
-        # Only a first start has waited since the dispatch; a retry has waited for its backoff.
+        # Only a first start has waited since the dispatch; a retry has waited for its backoff. A
+        # job whose name was not known, or that had no slot, has been started before.
         waits = delivery.queued and delivery.start == 1
         waited = self.started_at - due_at if waits else None
         self.start_event = RunStarted(
@@ -168,7 +211,7 @@ class Run:
             queue_created_at=created_at,
             attempt=delivery.attempt,
             max_attempts=delivery.max_attempts,
-            start=delivery.start,
+            start=self.start,
             tenant_id=self.tenant_id,
             payload=dict(self.payload),
             started_at=self.started_at,
@@ -181,6 +224,7 @@ class Run:
             correlation_id=self.correlation_id,
             trace_id="" if self.meta.trace is None else self.meta.trace.trace_id,
             parent=self.meta.parent_run,
+            deferrals=self.deferrals,
         )
         return self.start_event
 
@@ -194,6 +238,7 @@ class Run:
             "duration_ms": round(duration.total_seconds() * 1000),
             "progress": self._notes.progress,
             "object_ref": self._notes.object_ref,
+            "deferrals": self.deferrals,
         }
         match outcome:
             case Completed(result, note):
@@ -206,6 +251,11 @@ class Run:
                 return RunEnded(**common, status="interrupted", reason=reason)
             case Skipped(reason):
                 return RunEnded(**common, status="skipped", reason=reason)
+            case Deferred(resume_at=resume_at):
+                common["deferrals"] += 1
+                return RunEnded(**common, status="deferred", resume_at=resume_at)
+            case Quarantined(error):
+                return RunEnded(**common, status="quarantined", error=error)
 
     @property
     def _name(self) -> str:
@@ -221,12 +271,16 @@ class Run:
 
 def _is_final(outcome: Outcome) -> bool:
     match outcome:
-        case Completed() | Skipped():
+        case Completed() | Skipped() | Quarantined():
             return True
         case Failed(final=final):
             return final
-        case Interrupted():
+        case Interrupted() | Deferred():
             return False
+
+
+def _error_of(outcome: Outcome | None) -> str | None:
+    return outcome.error if isinstance(outcome, Failed | Quarantined) else None
 
 
 def moment(milliseconds: int) -> dt.datetime:

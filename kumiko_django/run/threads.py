@@ -151,17 +151,24 @@ class BorrowedThread(Executor):
         self._asked.append(future)
         return future
 
-    def give_back(self) -> None:
-        """Let others have the thread when it has done what it was given. Never blocks."""
+    def give_back(self) -> Future[Any]:
+        """Let others have the thread when it has done what it was given. Never blocks.
+
+        Returns:
+            A future that is done then.
+        """
         inbox, self._inbox, self._is_over = self._inbox, None, True
+        done: Future[Any] = Future()
         if inbox is None:
-            return
+            done.set_result(None)
+            return done
         # At once where nothing is left to do but to clean up: a run that follows would get another
         # thread, with another connection. A call that was given up may take for ever.
         is_busy = not all(asked.done() for asked in self._asked)
-        inbox.put(_Task(lambda: None, lambda *_: None, frees=is_busy))
+        inbox.put(_Task(lambda: None, partial(_set, done), frees=is_busy))
         if not is_busy:
             self._pool.free(inbox)
+        return done
 
 
 class _Cancelled(Exception):

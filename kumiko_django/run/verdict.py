@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from django.db import DatabaseError
 
+from kumiko_django.broker.carried import deferred_data, settled_data
 from kumiko_django.broker.delivery import (
     BARRED,
     Complete,
@@ -18,6 +19,7 @@ from kumiko_django.broker.delivery import (
     Fail,
     Fate,
     GiveBack,
+    Postpone,
     Retry,
     Settlement,
     Verdict,
@@ -25,7 +27,15 @@ from kumiko_django.broker.delivery import (
 from kumiko_django.history.events import RunEnded
 from kumiko_django.history.record import encode
 from kumiko_django.history.recorder import Recorder
-from kumiko_django.run.outcome import Completed, Failed, Interrupted, Outcome, Skipped
+from kumiko_django.run.outcome import (
+    Completed,
+    Deferred,
+    Failed,
+    Interrupted,
+    Outcome,
+    Quarantined,
+    Skipped,
+)
 from kumiko_django.run.reporting import Reporter
 from kumiko_django.run.state import Run
 
@@ -65,11 +75,11 @@ class Verdicts:
             except Exception:
                 logger.exception("Run %s is not on record", run.run_id)
                 return
-            if reported and fate is not Fate.VOID:
+            if reported and fate is not Fate.VOID and seen.status != "cancelled":
                 await _settled(future)
                 await self._reporter.report_end(run, outcome)
 
-        return Verdict(_settlement(outcome), record, told, takes_next=not reported)
+        return Verdict(_settlement(run, outcome), record, told, takes_next=not reported)
 
     def _record_end(self, run: Run, end: RunEnded, record: str, *, awaited: bool) -> Future[bool]:
         future = self._recorder.run_ended(end, record, awaited=awaited)
@@ -95,9 +105,9 @@ class Verdicts:
         self._written(run.delivery)
 
 
-def without_record(outcome: Outcome) -> Verdict:
-    """The verdict on a run of which nothing can be recorded."""
-    return Verdict(_settlement(outcome), "", _nothing)
+def without_record(settlement: Settlement) -> Verdict:
+    """The verdict on a run of which nothing is, or can be, recorded."""
+    return Verdict(settlement, "", _nothing)
 
 
 async def _nothing(fate: Fate) -> None:
@@ -117,15 +127,35 @@ def _as_told(end: RunEnded, fate: Fate) -> RunEnded:
             end.run_id, "lost", final=False, finished_at=end.finished_at,
             duration_ms=end.duration_ms, reason=LOCK_LOST, progress=end.progress,
             object_ref=end.object_ref,
+            # Of a deferral: if it is on record all the same, the run has gone on elsewhere.
+            deferrals=end.deferrals - (end.status == "deferred"),
         )  # fmt: skip
     if fate is Fate.BARRED:
         return replace(end, status="failed", error=BARRED)
+    if fate is Fate.GONE and end.status == "deferred":
+        return replace(end, status="cancelled", reason=JOB_GONE, final=True, resume_at=None)
     if fate is Fate.GONE and not end.reason:
         return replace(end, reason=JOB_GONE)
     return end
 
 
-def _settlement(outcome: Outcome) -> Settlement:
+def _settlement(run: Run, outcome: Outcome) -> Settlement:
+    match outcome:
+        case Deferred(delay_ms=delay):
+            data = deferred_data(run.delivery, run.after_deferral(), run.correlation_id)
+            return Postpone(delay, data)
+        case Failed(error=error, traceback=trace, final=False, retry_ms=delay):
+            return Retry(delay, error, trace, settled_data(run.delivery))
+        case Interrupted():
+            return GiveBack(settled_data(run.delivery))
+        case Quarantined(error):
+            return Fail(error, forgives_losses=True)
+        case _:
+            return plain_settlement(outcome)
+
+
+def plain_settlement(outcome: Completed | Failed | Skipped) -> Settlement:
+    """The settlement of an outcome that leaves the job's data as it is."""
     match outcome:
         case Completed(result):
             return Complete(result)
@@ -133,7 +163,5 @@ def _settlement(outcome: Outcome) -> Settlement:
             return Fail(error, trace)
         case Failed(error=error, traceback=trace, retry_ms=delay):
             return Retry(delay, error, trace)
-        case Interrupted():
-            return GiveBack()
         case Skipped():
             return Complete()

@@ -20,6 +20,8 @@ class ExitCode(IntEnum):
     """The database of the history was not reached."""
     GATE_FAILED = 6
     """A boot gate failed: nothing was queued or consumed."""
+    RETIRED = 7
+    """A handler did not end after its timeout; the process has to be started anew."""
     FORCED = 130
     """A second signal: left at once; the queue hands unfinished jobs out again."""
 

@@ -47,8 +47,16 @@ class Host:
         self._schedules = Schedules(config.lanes)
         self._consumers: dict[Lane, Consumer] = {}
         self._written = WrittenRecords(self._consumers)
-        self._runner = Runner(self._recorder, config.worker_id, self._written.note)
+        self._runner = Runner(
+            self._recorder,
+            config.worker_id,
+            self._written.note,
+            grace_seconds=config.grace_seconds,
+            on_stuck=self._retire,
+        )
         self._started = False
+        self.retired = False
+        """Whether it stopped by itself, because of a handler that nothing else could end."""
 
     def request_stop(self) -> None:
         """Take nothing new and end when what runs has ended, or the grace is over."""
@@ -57,6 +65,16 @@ class Host:
         self._housekeeping.request_stop()
         self._schedules.request_stop()
         self._stop.set()
+
+    def _retire(self) -> None:
+        """Stop, since a handler goes on after its timeout; a new process has to go on instead."""
+        if not self.retired:
+            logger.error(
+                "A handler does not end after its timeout; this process takes no more jobs and "
+                "ends, so that another can be started"
+            )
+        self.retired = True
+        self.request_stop()
 
     async def run(self) -> bool:
         """Host the lanes until told to stop, or until drained.

@@ -80,19 +80,18 @@ def _left_behind(lane: Lane, now: dt.datetime) -> Iterable[_Found]:
             drop_records(lane, unreadable)
 
 
-def _order(found: _Found) -> tuple[dt.datetime, str, int]:
+def _order(found: _Found) -> tuple[dt.datetime, str, int, int]:
     # A later run of a job closes those before it that still stand on running.
     start = found.start
-    return start.queue_created_at, start.queue_job_id, start.start
+    return start.queue_created_at, start.queue_job_id, start.start, start.deferrals
 
 
 def _write(lane: Lane, found: list[_Found]) -> int:
-    batch = Batch(
-        starts={item.start.run_id: item.start for item in found},
-        ends={item.ended.run_id: Ended(item.ended, Future(), item.record) for item in found},
-        logs={item.start.run_id: item.lines for item in found if item.lines},
-    )
+    batch = Batch()
+    for item in found:
+        batch.add_found(item.start, Ended(item.ended, Future(), item.record), item.lines)
     results = write(router.db_for_write(JobRun), batch)
     # One that cannot be written has been told of by the writer; it would not be better next time.
     drop_records(lane, [item.field for item in found])
-    return sum(1 for result in results.values() if result is True)
+    outcomes = [*results.values(), *(turn.result for turn in batch.turns)]
+    return sum(1 for result in outcomes if result is True)

@@ -11,7 +11,7 @@ from pytest_django import Settings
 from kumiko_django import dispatch
 from kumiko_django.history.models import JobRun
 from kumiko_django.worker.exit_codes import ExitCode
-from tests.app.jobs import blocks_loop, record, sleepy, sleepy_async
+from tests.app.jobs import blocks_loop, hangs_once, record, sleepy, sleepy_async
 from tests.app.models import Effect
 from tests.helpers.fixtures import QueueStateFactory, RunJobsFactory
 from tests.helpers.processes import RunJobs
@@ -166,3 +166,23 @@ def test_handlers_that_raise_what_ends_processes_end_none(
     good = record.dispatch({"key": "good"}, tenant_id="acme")
     assert ended_run(good.job_id).status == "completed"
     assert worker.running
+
+
+def test_a_handler_that_does_not_end_after_its_timeout_retires_its_process(
+    runjobs: RunJobsFactory, settings: Settings
+) -> None:
+    """P23, design 4: an exit code for the supervisor; the retry begins in another process."""
+    settings.KUMIKO = {**settings.KUMIKO, "LOCK_SECONDS": 1.0}
+    stuck = runjobs("worker", concurrency=2, grace=1.5)
+    job_id = hangs_once.dispatch({"seconds": 60}, tenant_id="acme").job_id
+    begun(job_id)
+    neighbour = sleepy.dispatch({"seconds": 1}, tenant_id="acme").job_id
+    code, seconds = end_of(stuck)
+    assert (code, seconds < 20) == (ExitCode.RETIRED, True), stuck.output()
+    assert "A handler does not end after its timeout" in stuck.output()
+    runjobs("worker")
+    first, second = ended_runs(job_id, 2, timeout=20)
+    assert (first.status, first.attempt, first.error.split(":")[0]) == ("failed", 1, "TimedOut")
+    assert (second.status, second.attempt, second.result) == ("completed", 2, "done")
+    assert first.worker != second.worker
+    assert ended_runs(neighbour)[-1].status == "completed"

@@ -323,3 +323,25 @@ def _mess_up() -> None:
     translation.activate("fr")
     timezone.activate("Asia/Tokyo")
     probe.set("leaked")
+
+
+@job
+def dies_deferred(payload: Payload, ctx: JobContext) -> Any:
+    """Defer, kill the worker (SIGKILL) when it goes on, defer again, and succeed.
+
+    Effects: ``call`` at each.
+    """
+    calls = Effect.objects.filter(job_id=ctx.job_id, key="call").count()
+    leave(ctx, "call", facts(ctx))
+    if calls == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "done" if calls == 3 else ctx.defer(payload.get("seconds", 0.2))
+
+
+@job(timeout=0.2, retries=1, backoff=Backoff.fixed(0.1))
+def hangs_once(payload: Payload, ctx: JobContext) -> str:
+    """Hang in C for ``seconds`` at the first attempt, where no exception reaches it."""
+    leave(ctx, "begin")
+    if ctx.attempt == 1:
+        time.sleep(payload.get("seconds", 60))
+    return "done"

@@ -27,6 +27,8 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "HISTORY_AGE": lambda text: None if text == FOR_EVER else int(text),
     "LOCK_SECONDS": float,
     "GRACE": float,
+    "STALL_BUDGET": int,
+    "UNKNOWN_JOB_AGE": float,
     "CONCURRENCY": int,
     "MAX_PAYLOAD_BYTES": int,
     "TENANTS": str,

@@ -103,7 +103,7 @@ class Command(BaseCommand):
             self._require(inspection.check_database())
             # Not so through call_command: then the process is the caller's, and goes on.
             owns_process = bool(getattr(self, "_called_from_command_line", False))
-            loop.run(_host(config, owns_process=owns_process))
+            retired = loop.run(_host(config, owns_process=owns_process))
         except BrokerUnavailable as error:
             raise CommandError(str(error), returncode=ExitCode.BROKER_UNAVAILABLE) from error
         except GateFailed as error:
@@ -115,6 +115,11 @@ class Command(BaseCommand):
         except RuntimeError as error:
             logger.exception("The worker broke")
             raise CommandError(str(error), returncode=ExitCode.FAULT) from error
+        if retired:
+            raise CommandError(
+                "A handler did not end after its timeout; start the worker again.",
+                returncode=ExitCode.RETIRED,
+            )
 
     def _check(self, config: HostConfig) -> None:
         findings = [
@@ -147,7 +152,8 @@ class Command(BaseCommand):
         package.setLevel(_LEVELS[verbosity])
 
 
-async def _host(config: HostConfig, *, owns_process: bool) -> None:
+async def _host(config: HostConfig, *, owns_process: bool) -> bool:
+    """Run a host; gives whether it had to retire."""
     host = Host(config)
     with on_stop(host.request_stop):
         try:
@@ -158,12 +164,14 @@ async def _host(config: HostConfig, *, owns_process: bool) -> None:
             raise
         logger.info("stopped")
         if not owns_process:
-            return
+            return host.retired
+        code = ExitCode.RETIRED if host.retired else ExitCode.OK
         if not finished:
             # A handler may still run. Its job is back in the queue: end it with the process, now,
             # before another worker gets far with it. Closing the loop would wait for it.
-            leave(ExitCode.OK)
-        leave_after(EXIT_SECONDS, ExitCode.OK)
+            leave(code)
+        leave_after(EXIT_SECONDS, code)
+        return host.retired
 
 
 def _config(options: dict[str, Any]) -> HostConfig:

@@ -28,6 +28,7 @@ class HostThread:
         self.config = config
         self.loop: asyncio.AbstractEventLoop | None = None
         self.finished: bool | None = None
+        self.retired = False
         self.error: BaseException | None = None
         self._host: Host | None = None
         self._ready = threading.Event()
@@ -68,6 +69,7 @@ class HostThread:
         self._host = Host(self.config)
         self._ready.set()
         self.finished = await self._host.run()
+        self.retired = self._host.retired
 
 
 class StartHost(Protocol):

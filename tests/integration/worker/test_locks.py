@@ -37,7 +37,9 @@ def scripts(queue_prefix: str) -> QueueScripts:
 @pytest.fixture
 def keeper(scripts: QueueScripts, lost: list[str]) -> Iterator[LockKeeper]:
     """A keeper without an event loop, for locks of 0.3 s."""
-    made = LockKeeper(current_address(), scripts, LOCK_MS, lost.append)
+    made = LockKeeper(
+        current_address(), scripts, LOCK_MS, lambda job_id, token: lost.append(job_id)
+    )
     made._thread.start()
     yield made
     made.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import datetime as dt
 import pickle
 from typing import Any
 
@@ -38,6 +39,9 @@ def test_the_defaults() -> None:
     assert definition.spread is None
     assert definition.retries is None
     assert definition.backoff is None
+    assert definition.timeout is None
+    assert definition.timeout_seconds is None
+    assert definition.max_defers == 100
     assert definition.priority == "normal"
     assert definition.schema is None
     assert definition.payload_schema is None
@@ -61,6 +65,11 @@ def test_the_defaults() -> None:
         {"retries": 100_000},
         {"retries": 1, "backoff": Backoff.fixed(1)},
         {"retries": 3, "backoff": Backoff.exponential(0.5, jitter=0.2, max_seconds=60)},
+        {"timeout": 0.5},
+        {"timeout": dt.timedelta(minutes=5)},
+        {"timeout": 31_536_000},
+        {"max_defers": 0},
+        {"max_defers": 1_000_000},
         {"priority": "high"},
         {"priority": "low"},
         {"priority": 0},
@@ -110,6 +119,16 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"trigger": Manual}, r"trigger must be Manual\(\)"),
     ({"trigger": None}, r"trigger must be Manual\(\)"),
     ({"trigger": "manual"}, r"trigger must be Manual\(\)"),
+    ({"timeout": 0}, "timeout must be a timedelta or seconds, above 0 and at most a year, not 0"),
+    ({"timeout": -1}, "timeout must be .* not -1"),
+    ({"timeout": True}, "timeout must be .* not True"),
+    ({"timeout": "5"}, "timeout must be .* not '5'"),
+    ({"timeout": float("inf")}, "timeout must be .* not inf"),
+    ({"timeout": dt.timedelta(days=400)}, "timeout must be .* Leave it out for none"),
+    ({"max_defers": -1}, "max_defers must be a whole number from 0 to 1,000,000, not -1"),
+    ({"max_defers": 1.5}, "max_defers must be .* not 1.5"),
+    ({"max_defers": True}, "max_defers must be .* not True"),
+    ({"max_defers": None}, "max_defers must be .* 0 refuses every deferral"),
     ({"lane": "both"}, "lane='both' is unknown; use 'api' or 'worker'"),
     ({"lane": None}, "lane=None is unknown"),
     ({"lane": ["api"]}, r"lane=\['api'\] is unknown"),

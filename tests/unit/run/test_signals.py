@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from django.db import transaction
 from django.dispatch import Signal
+from pytest_django import Settings
 
 from kumiko_django import JobContext, current_tenant_id, signals
 from kumiko_django.broker.delivery import Complete, Retry
@@ -123,8 +124,9 @@ def test_a_failed_attempt_is_told_with_its_error(spy: Spy, run_one: RunOne) -> N
     assert spy.on_record[-1] == "failed"
 
 
-def test_a_refused_job_is_told_as_failed(spy: Spy, run_one: RunOne) -> None:
+def test_a_refused_job_is_told_as_failed(spy: Spy, run_one: RunOne, settings: Settings) -> None:
     """B207: without a definition there is no sender."""
+    settings.KUMIKO = {**settings.KUMIKO, "UNKNOWN_JOB_AGE": 0}
     run_one(lambda payload, ctx: 1, delivery(job_name="testapp:job:nothing", max_attempts=3))
     ((name, end),) = spy.calls
     assert (name, end["sender"], end["run"].final) == ("failed", None, True)

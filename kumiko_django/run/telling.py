@@ -1,0 +1,79 @@
+"""What the process log says of runs, with what is needed to find them."""
+
+from __future__ import annotations
+
+import logging
+
+from kumiko_django.run.outcome import Failed, Quarantined, Skipped
+from kumiko_django.run.state import Run
+from kumiko_django.types.ids import SYSTEM
+
+logger = logging.getLogger("kumiko_django.run")
+
+
+def log_failure(run: Run, outcome: Failed) -> None:
+    """An attempt has failed (B130)."""
+    delivery = run.delivery
+    logger.log(
+        logging.ERROR if outcome.final else logging.WARNING,
+        "Job %s (%s) of %s failed on attempt %d of %d%s: %s",
+        delivery.job_name,
+        delivery.job_id,
+        _tenant(run),
+        delivery.attempt,
+        delivery.max_attempts,
+        ", finally" if outcome.final else f"; the next in {outcome.retry_ms / 1000:g} s",
+        outcome.error,
+        extra={"run_id": str(run.run_id), "tenant_id": run.tenant_id, "final": outcome.final},
+    )
+
+
+def log_quarantine(run: Run, outcome: Quarantined) -> None:
+    """A job will not be run again."""
+    logger.error(
+        "Job %s (%s) is quarantined: %s",
+        run.delivery.job_name,
+        run.delivery.job_id,
+        outcome.error,
+    )
+
+
+def log_deferral(run: Run, delay_ms: int, count: int) -> None:
+    """A run is put off."""
+    logger.info(
+        "Job %s (%s) of %s is deferred for %g s, for the %d. time of %d",
+        run.delivery.job_name,
+        run.delivery.job_id,
+        _tenant(run),
+        delay_ms / 1000,
+        count,
+        run.known_definition.max_defers,
+        extra={"run_id": str(run.run_id), "tenant_id": run.tenant_id},
+    )
+
+
+def log_skip(run: Run, outcome: Skipped) -> None:
+    """A handler was not called, and need not be."""
+    logger.info(
+        "Job %s (%s) of %s skipped: %s",
+        run.delivery.job_name,
+        run.delivery.job_id,
+        _tenant(run),
+        outcome.reason,
+        extra={"run_id": str(run.run_id), "tenant_id": run.tenant_id},
+    )
+
+
+def log_completion(run: Run) -> None:
+    """A run has ended well."""
+    logger.info(
+        "Job %s (%s) of %s completed",
+        run.delivery.job_name,
+        run.delivery.job_id,
+        _tenant(run),
+        extra={"run_id": str(run.run_id), "tenant_id": run.tenant_id},
+    )
+
+
+def _tenant(run: Run) -> str:
+    return "no tenant" if run.tenant_id == SYSTEM else f"tenant {run.tenant_id}"

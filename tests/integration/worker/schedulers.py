@@ -56,14 +56,21 @@ class Schedulers:
             if not key.endswith("kumiko-schedulers")
         }
 
-    def make_late(self, scheduler: str, seconds: float) -> int:
-        """Turn the pending tick into one that has been due for so long, and was not fetched."""
+    def make_due(self, scheduler: str, seconds: float) -> int:
+        """Let the pending tick be one of so many seconds ago that can be fetched: its time in ms.
+
+        One step for whoever consumes the queue meanwhile.
+        """
         record = read_one("worker", scheduler)
         due_ms = (now_ms() - round(seconds * 1000)) // 1000 * 1000
         assert _run(put(record, due_ms, replaced=record.tick_id)) == 1
+        return due_ms
+
+    def make_late(self, scheduler: str, seconds: float) -> int:
+        """The same for a tick that stays where it was planned: nobody may consume the queue."""
+        due_ms = self.make_due(scheduler, seconds)
         late = tick_id(scheduler, due_ms)
-        # The script takes it for due at once; without workers it would still be among the delayed.
-        self.client.lrem(self.state.key("wait"), 0, late)
+        assert self.client.lrem(self.state.key("wait"), 0, late) == 1
         self.client.zadd(self.state.key("delayed"), {late: due_ms << 12})
         return due_ms
 

@@ -117,8 +117,7 @@ def test_the_next_tick_is_there_before_the_run_is_over(
     )
     assert first_ms == milliseconds(cron.next_after(moment(now_ms())))
 
-    late_ms = schedulers.make_late(ID, 1)
-    schedulers.client.zadd(schedulers.state.key("marker"), {"0": 0})
+    late_ms = schedulers.make_due(ID, 1)
     ended_run(f"repeat:{ID}:{late_ms}")
 
     assert schedulers.next_ms(ID) == first_ms
@@ -140,8 +139,7 @@ def test_a_failed_occurrence_is_retried_and_makes_no_second_chain(
     )  # fmt: skip
     host("worker")
     wait_until(schedulers.ids, description="it is scheduled")
-    late_ms = schedulers.make_late(ID, 1)
-    schedulers.client.zadd(schedulers.state.key("marker"), {"0": 0})
+    late_ms = schedulers.make_due(ID, 1)
 
     found = ended_runs(f"repeat:{ID}:{late_ms}", 3)
 
@@ -162,8 +160,7 @@ def test_a_worker_of_another_version_goes_on_from_the_record(
     process = follow(newer)
     host("worker")
     process.follow()
-    late_ms = schedulers.make_late(ID, 1)
-    schedulers.client.zadd(schedulers.state.key("marker"), {"0": 0})
+    late_ms = schedulers.make_due(ID, 1)
 
     ended_run(f"repeat:{ID}:{late_ms}")
 

@@ -15,11 +15,13 @@ from kumiko_django import (
     SYSTEM,
     Backoff,
     JobContext,
+    On,
     SettingsError,
     adispatch,
     current_tenant_id,
     dispatch,
     dispatch_many,
+    emit,
     signals,
     system_scope,
     tenant_scope,
@@ -203,6 +205,29 @@ def test_the_scope_says_whether_it_is_for_one_tenant_or_for_all(
     for dispatched in everyone:
         job = queue_state().job(dispatched.job_id)
         assert (job.name, job.data["_tenantId"]) == (f"_perTenant:{name}", SYSTEM)
+
+
+def test_an_event_with_a_tenant_is_for_that_one_and_one_without_for_all(
+    host: StartHost, define: Define, queue_state: QueueStateFactory
+) -> None:
+    """P45, B118: and the event goes to the children; repeated, nothing runs again (P65)."""
+    name = define(look, name="bill", per_tenant=True, trigger=On("paid")).qualified_name
+    (one,) = emit("paid", {"n": 1}, tenant_id="acme")
+    assert queue_state().job(one.job_id).name == name
+    (everyone,) = emit("paid", {"n": 1}, event_id="e-1")
+    assert queue_state().job(everyone.job_id).name == f"_perTenant:{name}"
+    (again,) = emit("paid", {"n": 1}, event_id="e-1")
+    assert again.job_id == everyone.job_id
+    host("worker")
+    assert ended_run(one.job_id).tenant_id == "acme"
+    parent = ended_run(everyone.job_id)
+    runs = [ended_run(child_id(everyone.job_id, tenant)) for tenant in TENANT_IDS]
+    assert {(run.status, run.trigger, run.parent) for run in runs} == {
+        ("completed", "paid", parent.id)
+    }
+    stored = queue_state().job(child_id(everyone.job_id, "acme"))
+    assert stored.data["_triggerEvent"] == {"id": "e-1", "headers": {}}
+    assert JobRun.objects.count() == 5
 
 
 @pytest.mark.django_db(transaction=True)

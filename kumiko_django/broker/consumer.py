@@ -31,9 +31,7 @@ from kumiko_django.types.scrub import scrub
 logger = logging.getLogger("kumiko_django.broker")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
-_WAKE_SECONDS = 1.0
-_LOOK_SECONDS = 1.0
-_CANCEL_SECONDS = 0.05
+_WAKE_SECONDS, _LOOK_SECONDS, _CANCEL_SECONDS = 1.0, 1.0, 0.05
 LOCK_LOST = "its lock is lost; another worker may run it now"
 MOST_FAULTS = 10
 """A consumer that only meets faults, one after the other, is better started anew."""

@@ -32,9 +32,8 @@ class Delivery:
             handler must not run, but the failure must be on record.
         priority: The stored priority, as a definition would give it.
         queued: False for a boot gate: it runs in the process that starts and is in no queue, so it
-            cannot be put back, retried or deferred.
+            cannot be put back, retried or deferred (B112, B194).
         former: Records of earlier runs of the job that may not be in the history yet, oldest first.
-        can_be_deferred: Whether it is in a queue where it can wait; a boot gate is not (B194).
         cancellation: Tells the handler that it should stop: whoever finds that the job's lock or
             slot is lost says so here.
     """
@@ -54,7 +53,6 @@ class Delivery:
     priority: Priority = "normal"
     queued: bool = True
     former: tuple[str, ...] = ()
-    can_be_deferred: bool = True
     cancellation: Cancellation = field(default_factory=Cancellation, compare=False, repr=False)
 
 

@@ -170,7 +170,7 @@ class Run:
             trigger_event=self.meta.trigger_event,
             _notes=self._notes,
             _cancellation=self.delivery.cancellation,
-            _can_be_deferred=self.delivery.can_be_deferred,
+            _can_be_deferred=self.delivery.queued,
         )
 
     def finish(self, outcome: Outcome) -> None:

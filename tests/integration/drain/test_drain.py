@@ -66,10 +66,9 @@ def test_nothing_to_do_takes_no_time(real: None) -> None:
         assert drain() == []
         return time.perf_counter() - began
 
-    wait_until(lambda: took() < 0.05, description="an empty drain took less than 50 ms")
+    wait_until(lambda: took() < 0.05, description="an empty drain took under 50 ms", timeout=60)
 
 
-@pytest.mark.timeout(20)
 def test_a_cancellation_that_gets_lost_is_repeated(
     real: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,7 +80,12 @@ def test_a_cancellation_that_gets_lost_is_repeated(
         return []
 
     monkeypatch.setattr(LaneWorker, "requeue_stalled", swallows)
-    assert drain() == []
+    ended: list[Any] = []
+    # In a thread: one that waits for ever would not let the test fail.
+    thread = threading.Thread(target=lambda: ended.append(drain()), daemon=True)
+    thread.start()
+    thread.join(15)
+    assert ended == [[]]
 
 
 def test_everything_runs_follow_ups_included(real: None, queue_state: QueueStateFactory) -> None:

@@ -13,10 +13,8 @@ import pytest
 from django.dispatch import receiver
 
 from kumiko_django import SYSTEM, JobContext, current_tenant_id, signals
-from kumiko_django.broker.delivery import Retry
 from kumiko_django.broker.lease import Lease
 from kumiko_django.history.models import JobRun
-from kumiko_django.run import verdict
 from kumiko_django.types.runinfo import RunInfo
 from kumiko_django.worker.gates import GateFailed
 from tests.app.jobs import record
@@ -158,16 +156,19 @@ def test_a_failing_gate_leaves_nothing_behind(
     )
 
 
-def test_a_refused_gate_fails_too(
-    host: StartHost, define: Define, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """B112 and its like: whatever else a run may ask of the queue, a gate cannot have it."""
-    monkeypatch.setattr(verdict, "_settlement", lambda outcome: Retry(5, "later"))
-    define(lambda payload, ctx: None, **GATE)
+def test_a_gate_cannot_be_deferred(host: StartHost, define: Define) -> None:
+    """B112: it is in no queue where it could wait, and must not pass without having run."""
+
+    def gate(payload: Any, ctx: JobContext) -> Any:
+        return ctx.defer(60)
+
+    define(gate, **GATE)
     worker = host("worker")
     with pytest.raises(AssertionError):
         worker.wait()
-    assert "it asks to run again later (Retry); only a job can" in str(worker.error)
+    assert isinstance(worker.error, GateFailed)
+    assert "cannot be deferred" in str(worker.error)
+    assert [run.status for run in runs()] == ["failed"]
 
 
 def test_other_lanes_gates_are_not_run(host: StartHost, define: Define) -> None:

@@ -172,7 +172,7 @@ def test_a_wrong_delay_names_job_and_value(delay: Any, run_one: RunOne) -> None:
     def defers(payload: Any, ctx: JobContext) -> Any:
         return ctx.defer(delay)
 
-    assert isinstance(run_one(defers, delivery(job_name=NAME, can_be_deferred=False)), Fail)
+    assert isinstance(run_one(defers, delivery(job_name=NAME, queued=False)), Fail)
     error = JobRun.objects.get().error
     assert error.startswith(f"ValueError: {NAME}: ctx.defer() takes a timedelta or seconds")
     assert repr(delay)[:50] in error
@@ -189,7 +189,7 @@ def test_a_job_outside_of_a_queue_cannot_wait(run_one: RunOne) -> None:
             seen.append(error)
             return "went on"
 
-    settlement = run_one(defers, delivery(job_name=NAME, can_be_deferred=False))
+    settlement = run_one(defers, delivery(job_name=NAME, queued=False))
     assert settlement == Complete("went on")
     assert "cannot be deferred" in str(seen[0])
 

@@ -86,7 +86,7 @@ def admitting(call: ScriptCall, lane: Lane, job_id: str, delay_ms: int, rules: R
     """
     plan = _plan(rules, lane, job_id) | {"delay": delay_ms, "add": _all_of(call)}
     script = composed("lib", "door", add=call.script)
-    return ScriptCall(call.script, call.keys, [*call.args, _json(plan)], script)
+    return ScriptCall(call.script, call.keys, [*call.args, _json(plan)], own=script)
 
 
 def decision_of(answer: Any, job_id: str) -> Decision:
@@ -113,7 +113,9 @@ def claiming(scripts: QueueScripts, delivery: Delivery, token: str, rules: Rules
         "postpone": _all_of(postponing),
     }
     script = composed("lib", "claim", postpone=postponing.script)
-    return ScriptCall(postponing.script, postponing.keys, [*postponing.args, _json(plan)], script)
+    return ScriptCall(
+        postponing.script, postponing.keys, [*postponing.args, _json(plan)], own=script
+    )
 
 
 def claim_of(answer: Any) -> Claim:
@@ -163,7 +165,7 @@ def leaving(
     if settling.rewrite is not None:
         plan["rewritten"], data = settling.rewrite
     script = composed("lib", "leave", "settle", settle=settling.script, fetch=_FETCH)
-    return ScriptCall(settling.script, keys, [*args, data, text, _json(plan)], script)
+    return ScriptCall(settling.script, keys, [*args, data, text, _json(plan)], own=script)
 
 
 def fetching(scripts: QueueScripts, token: str, lock_ms: int) -> ScriptCall:
@@ -175,7 +177,7 @@ def releasing(delivery: Delivery, token: str, settlement: Settlement) -> ScriptC
     """The call that gives back what a job held that was settled by other means."""
     plan = _plan(delivery.rules, delivery.lane, delivery.job_id)
     plan |= {"token": token, "ends": _ends(settlement)}
-    return ScriptCall("leave", [], [_json(plan)], composed("lib", "leave", "release"))
+    return ScriptCall("leave", [], [_json(plan)], own=composed("lib", "leave", "release"))
 
 
 def sweep(age_ms: int, lock_ms: int, most: int, fewer: int) -> tuple[int, int]:

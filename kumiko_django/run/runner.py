@@ -118,7 +118,7 @@ class Runner:
             return self._verdicts.of(run, outcome)
         except Exception:
             logger.exception("Job %s (%s) met a fault", delivery.job_id, delivery.job_name)
-            return without_record(outcome)
+            return without_record(plain_settlement(outcome))
 
     async def run(self, delivery: Delivery) -> Verdict:
         """Run a delivery and say what the queue shall do with it. Does not raise."""

@@ -6,13 +6,21 @@ and that is never heard of again.
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 from kumiko_django.broker import door, producer
-from kumiko_django.broker.delivery import Complete, Fail, GiveBack, Retry, Settlement
+from kumiko_django.broker.delivery import (
+    Complete,
+    Fail,
+    GiveBack,
+    Postpone,
+    Retry,
+    Settlement,
+)
 from kumiko_django.broker.options import JobOptions
 from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.dispatching.request import Request, build
@@ -165,8 +173,9 @@ class Model:
         taken = self.running.pop(self.rng.choice(list(self.running)))
         if settlement is None:
             retry = Retry(self.rng.choice([1, 20, 60]), "once more")
+            later = Postpone(self.rng.choice([1, 20]), json.dumps(taken.delivery.data))
             choices: list[Settlement] = [Complete()] * 3
-            settlement = self.rng.choice([*choices, Fail("for good"), retry, GiveBack()])
+            settlement = self.rng.choice([*choices, Fail("for good"), retry, later, GiveBack()])
         self.worker.settle(taken, settlement)
         if isinstance(settlement, Complete | Fail):
             self.done.add(taken.id)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import redis
 
-from benchmarks import cost, dispatching, drains, fan_out, latency, machine, options, report
+from benchmarks import cost, dispatching, door, drains, fan_out, latency, machine, options, report
 from benchmarks.options import Options
 from benchmarks.progress import say
 from benchmarks.report import Line
@@ -48,6 +48,8 @@ def measure(wanted: Options, client: redis.Redis) -> list[Line]:
         lines += dispatching.measure(wanted.rounds, client, say)
     if "fan-out" in wanted.parts:
         lines += fan_out.measure(wanted.rounds, client, say)
+    if "door" in wanted.parts:
+        lines += door.measure(wanted.rounds, client, say)
     if "latency" in wanted.parts:
         lines += latency.measure(wanted.rounds, client, say)
     if "cost" in wanted.parts:

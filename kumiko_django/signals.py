@@ -23,7 +23,9 @@ Keyword arguments: ``run``, ``outcome``, ``logs``.
 """
 
 job_skipped = Signal()
-"""A run was skipped: its handler was not called. Keyword arguments: ``run``, ``outcome``, ``logs``.
+"""A job was not let in, at dispatch or by a worker, or its handler need not be called.
+
+Keyword arguments: ``run``, ``reason``; from a worker also ``outcome``, ``logs``.
 """
 
 job_deferred = Signal()

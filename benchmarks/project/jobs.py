@@ -49,3 +49,23 @@ async def stamp_async(payload: Payload, ctx: JobContext) -> float:
 def stamp_sync(payload: Payload, ctx: JobContext) -> float:
     """Do what ``stamp_async`` does in a thread."""
     return time.time()
+
+
+@job(concurrency="skip")
+async def door_skip(payload: Payload, ctx: JobContext) -> None:
+    """Nothing; one at a time is let in."""
+
+
+@job(concurrency="replace")
+async def door_replace(payload: Payload, ctx: JobContext) -> None:
+    """Nothing; the last one stays."""
+
+
+@job(max_per_tenant=100)
+async def door_cap(payload: Payload, ctx: JobContext) -> None:
+    """Nothing; a hundred are let in."""
+
+
+@job(concurrency="sequential")
+async def door_sequence(payload: Payload, ctx: JobContext) -> None:
+    """Nothing; one after the other."""

@@ -14,6 +14,7 @@ from functools import lru_cache
 from hashlib import sha1
 from typing import Any, Final
 
+import msgpack
 from bullmq.job import Job
 from bullmq.redis_connection import SCRIPT_DEFINITIONS, loadScript
 from bullmq.scripts import Scripts, raw2NextJobData
@@ -38,12 +39,19 @@ class ScriptCall:
         args: Its arguments.
         rewrite: A job's key, and its data from now on, where the script itself has no room for
             it; written in the same step if the script does not refuse.
+        own: One of our scripts that runs instead, with the package's within it.
     """
 
     script: str
     keys: Sequence[str]
     args: list[Any]
     rewrite: tuple[str, str] | None = None
+    own: Script | None = None
+
+    @property
+    def code(self) -> Script:
+        """What is to be run."""
+        return self.own or script_of(self.script)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +157,24 @@ class QueueScripts:
         lifo = bool(job.opts.get("lifo"))
         keys, args = self._scripts.retryJobArgs(job.id, lifo, token, {"fieldsToUpdate": fields})
         return ScriptCall(SCRIPT_DEFINITIONS["retryJob"], keys, args)
+
+    def park(self, job_id: str, delay_ms: int, token: str) -> ScriptCall:
+        """The call that delays a running job, as it is; it uses no attempt."""
+        now_ms = round(time.time() * 1000)
+        options = {"skipAttempt": True}
+        keys, args = self._scripts.moveToDelayedArgs(job_id, now_ms, token, delay_ms, options)
+        return ScriptCall(SCRIPT_DEFINITIONS["moveToDelayed"], keys, args)
+
+    def fetch(self, script: str, token: str, lock_ms: int) -> ScriptCall:
+        """The call that takes the next job, as ``Worker`` makes it."""
+        names = (
+            "wait", "active", "prioritized", "events", "stalled", "limiter", "delayed", "paused",
+            "meta", "pc", "marker",
+        )  # fmt: skip
+        options = {"token": token, "lockDuration": lock_ms, "limiter": None}
+        packed = msgpack.packb(options, use_bin_type=True)
+        keys = [self.keys[name] for name in names]
+        return ScriptCall(script, keys, [self.keys[""], round(time.time() * 1000), packed])
 
     def put_back(self, job_id: str, token: str, data: str | None = None) -> ScriptCall:
         """The call that returns a running job to the front of the queue; it uses no attempt.

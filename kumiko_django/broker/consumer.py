@@ -12,17 +12,17 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 from redis.exceptions import RedisError
 
 from kumiko_django.broker import records
-from kumiko_django.broker.address import RedisAddress
 from kumiko_django.broker.bullmq import queue_scripts
 from kumiko_django.broker.connection import current_address, new_async_client
 from kumiko_django.broker.delivery import BARRED, Delivery, Desk, Fate, Verdict
+from kumiko_django.broker.entrance import Entrance
+from kumiko_django.broker.foreign import lenient
 from kumiko_django.broker.lane_worker import LaneWorker, Refused, Taken
 from kumiko_django.broker.locks import LockKeeper
 from kumiko_django.definitions.options import Lane
@@ -58,7 +58,7 @@ class Consumer:
         self._desk = desk
         self._concurrency = concurrency
         self._address = current_address()
-        self._client = new_async_client(_lenient(self._address), patient=True)
+        self._client = new_async_client(lenient(self._address), patient=True)
         self._worker = LaneWorker(lane, self._client, name)
         self._keeper = LockKeeper(
             self._address, queue_scripts(self._worker.queue), self._worker.lock_ms, self._lock_lost
@@ -68,6 +68,7 @@ class Consumer:
         self._changed = asyncio.Event()
         self._stopping = False
         self._leaving = asyncio.Event()
+        self._entrance = Entrance(self._worker, desk, self._leaving, self._lock_lost)
         self._idle: asyncio.Future[None] | None = None
         self._token_base = uuid4().hex
         self._fetches = 0
@@ -225,7 +226,10 @@ class Consumer:
             self._keeper.hold(token, delivery.job_id)
             self._running[delivery.job_id, token] = delivery
             try:
-                verdict = await self._desk.run(delivery)
+                admitted = await self._entrance.run(delivery, token)
+                if admitted is None:
+                    return
+                delivery, verdict = admitted
                 taken = await self._settle(job, delivery, token, verdict)
             except Exception:
                 # Ours to mend, never the loop's end (bullmq-python 1.3). The job's lock runs out,
@@ -288,12 +292,3 @@ class Consumer:
         logger.warning("The lock of job %s is lost; another worker may run it now", job_id)
         if (delivery := self._running.get((job_id, token))) is not None:
             delivery.cancellation.cancel(LOCK_LOST)
-
-
-def _lenient(address: RedisAddress) -> RedisAddress:
-    """The address for a client that meets text of others: bytes that are no UTF-8, lone surrogates.
-
-    An error while decoding would strike again at every fetch of that job, and one while encoding
-    would run a failed job again because its error cannot be told.
-    """
-    return replace(address, arguments={**address.arguments, "encoding_errors": "replace"})

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
+from kumiko_django.broker.rules import Rules
 from kumiko_django.definitions.options import Lane, Priority
 from kumiko_django.types.cancellation import Cancellation
 from kumiko_django.types.jsonable import JSON
@@ -36,6 +37,10 @@ class Delivery:
         former: Records of earlier runs of the job that may not be in the history yet, oldest first.
         cancellation: Tells the handler that it should stop: whoever finds that the job's lock or
             slot is lost says so here.
+        is_tick: Whether a scheduler has made it.
+        has_passed: Whether it has come through the door (design 4).
+        rules: What the door has to say about it, where it has.
+        fencing_token: Rises with every slot that is claimed; None where it needs none.
     """
 
     lane: Lane
@@ -54,6 +59,10 @@ class Delivery:
     queued: bool = True
     former: tuple[str, ...] = ()
     cancellation: Cancellation = field(default_factory=Cancellation, compare=False, repr=False)
+    is_tick: bool = False
+    has_passed: bool = False
+    rules: Rules | None = None
+    fencing_token: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +170,16 @@ class Verdict:
 class Desk(Protocol):
     """Where a consumer brings what it fetches."""
 
+    def rules(self, delivery: Delivery) -> Rules | None:
+        """What the door has to say about a delivery. Must not raise."""
+        ...
+
     async def run(self, delivery: Delivery) -> Verdict:
         """Run a delivery. Must not raise."""
+        ...
+
+    async def skip(self, delivery: Delivery, reason: str) -> Verdict:
+        """End a delivery that the door does not let in. Must not raise."""
         ...
 
     def has_room(self) -> bool:

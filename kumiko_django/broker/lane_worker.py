@@ -19,14 +19,17 @@ from bullmq import Worker
 from bullmq.job import Job
 from redis.exceptions import RedisError, ResponseError
 
-from kumiko_django.broker import records, settling
+from kumiko_django.broker import door, records, settling
 from kumiko_django.broker.bullmq import fetched_of, queue_scripts, script_of
 from kumiko_django.broker.channel import Channel
 from kumiko_django.broker.connection import LONGEST_BLOCK_SECONDS
 from kumiko_django.broker.delivery import BARRED, Delivery, Fail, Fate, GiveBack, Settlement
+from kumiko_django.broker.door import Claim
+from kumiko_django.broker.foreign import digits_of, log_package_error, whole_of
 from kumiko_django.broker.keys import queue_name
 from kumiko_django.broker.options import stored_priority
 from kumiko_django.broker.rescue import Rescue, is_script_fault
+from kumiko_django.broker.rules import Rules
 from kumiko_django.broker.settling import LARGEST_NUMBER
 from kumiko_django.broker.ticks import Ticks, tell_missed
 from kumiko_django.conf import get_settings
@@ -87,7 +90,7 @@ class LaneWorker:
                 "maxStalledCount": self._most_losses,
             },
         )
-        self._worker.on("error", _log_package_error)
+        self._worker.on("error", log_package_error)
         self._next_due_ms = 0
 
     async def fetch(self, token: str) -> Taken | None:
@@ -115,13 +118,17 @@ class LaneWorker:
 
     async def _taken(self, data: dict[str, str], job_id: str, token: str) -> Taken | None:
         """A fetched job as we hand it on; None if it had been deleted meanwhile."""
+        if door.is_void(data):
+            await self._rescue.drop(job_id)
+            return None
         if not self._rescue.is_ghost(data):
-            data, missed = await self._ticks.advance(data, job_id)
+            fields, (data, missed) = data, await self._ticks.advance(data, job_id)
             if missed:
                 tell_missed(data.get("name", "?"), job_id)
                 await self._rescue.drop(job_id)
                 return None
             job, delivery = await self._parse(data, job_id, token)
+            delivery = door.seen(delivery, fields)
             if delivery.start > 1:
                 former = await records.of_former_runs(self.channel, delivery)
                 delivery = replace(delivery, former=former)
@@ -164,19 +171,17 @@ class LaneWorker:
             Refused: The job is no longer ours, or cannot be completed and has been failed.
         """
         field = records.record_field(delivery)
-        call = settling.call(self._scripts, job, token, settlement, fetch=fetch)
         try:
-            answer = await records.settle(self.channel, self.lane, call, field, record)
+            answer = await self._tell(job, delivery, token, settlement, record, fetch=fetch)
         except ResponseError as error:
             if not is_script_fault(error):
                 raise
             logger.warning("Job %s is put aside; the queue's script failed: %s", job.id, error)
-            await self._rescue.put_aside(str(job.id), settling.error_of(settlement))
-            await records.store(self.channel, self.lane, field, record)
+            await self._put_aside(delivery, token, settlement, record)
             return None
         if isinstance(answer, int) and answer < 0:
             if not await records.is_stored(self.channel, self.lane, field, record):
-                raise await self._refused(job, token, answer)
+                raise await self._refused(job, delivery, token, answer)
             # It had been done; only its answer was lost. So is what may have been fetched.
             await self._put_back_taken(token)
             return None
@@ -184,13 +189,41 @@ class LaneWorker:
             await self.wake_others()  # the script does so only for jobs without a priority
         return await self._next(answer, token) if fetch and isinstance(answer, list) else None
 
-    async def _refused(self, job: Job, token: str, code: int) -> Refused:
+    async def _refused(self, job: Job, delivery: Delivery, token: str, code: int) -> Refused:
         refused = Refused(code)
         if refused.fate is Fate.BARRED:
             # Its lock is still ours. Left alone it would be handed out again, for ever.
-            call = settling.call(self._scripts, job, token, Fail(BARRED), fetch=False)
-            await self.channel.run(script_of(call.script), call.keys, call.args)
+            await self._tell(job, delivery, token, Fail(BARRED), "", fetch=False)
         return refused
+
+    async def _put_aside(
+        self, delivery: Delivery, token: str, settlement: Settlement, record: str
+    ) -> None:
+        await self._rescue.put_aside(delivery.job_id, settling.error_of(settlement))
+        await records.store(self.channel, self.lane, records.record_field(delivery), record)
+        if delivery.rules is not None:
+            call = door.releasing(delivery, token, settlement)
+            await self.channel.run(call.code, call.keys, call.args)
+
+    async def _tell(
+        self, job: Job, delivery: Delivery, token: str, settlement: Settlement, record: str,
+        *, fetch: bool,
+    ) -> Any:  # fmt: skip
+        field = records.record_field(delivery)
+        if delivery.rules is None:
+            call = settling.call(self._scripts, job, token, settlement, fetch=fetch)
+            return await records.settle(self.channel, self.lane, call, field, record)
+        # The next job is fetched last: it may be the one that is given this one's slot.
+        call = settling.call(self._scripts, job, token, settlement, fetch=False)
+        kept = (records.records_key(self.lane), field, record) if record else None
+        following = door.fetching(self._scripts, token, self.lock_ms) if fetch else None
+        call = door.leaving(call, delivery, token, settlement, record=kept, fetch=following)
+        return await self.channel.run(call.code, call.keys, call.args)
+
+    async def claim(self, delivery: Delivery, token: str, rules: Rules) -> Claim:
+        """Claim for a fetched job what it needs to run, or park it; may be asked again."""
+        call = door.claiming(self._scripts, delivery, token, rules)
+        return door.claim_of(await self.channel.run(call.code, call.keys, call.args))
 
     async def _next(self, answer: list[Any], token: str) -> Taken | None:
         """What was fetched with a settlement. Whatever goes wrong now is not the settlement's."""
@@ -232,9 +265,9 @@ class LaneWorker:
 
         It is in ``active`` by now; without a job object it would stall and come back for ever.
         """
-        options = {"attempts": 1, "timestamp": _digits(data.get("timestamp"))}
+        options = {"attempts": 1, "timestamp": digits_of(data.get("timestamp"))}
         job = Job(self._worker, str(data.get("name") or "?"), {}, options, job_id)
-        job.attemptsStarted = _digits(data.get("ats"))
+        job.attemptsStarted = digits_of(data.get("ats"))
         reason = f"the queue's record of this job cannot be read: {error}"
         return job, self._delivery(job, reason)
 
@@ -247,9 +280,9 @@ class LaneWorker:
             job_id=str(job.id),
             data=job.data,
             created_at_ms=job.timestamp,
-            delay_ms=_whole(job.opts.get("delay")),
+            delay_ms=whole_of(job.opts.get("delay")),
             attempt=min(max(job.attemptsMade, 0) + 1, LARGEST_NUMBER),
-            max_attempts=max(_whole(job.opts.get("attempts")), 1),
+            max_attempts=max(whole_of(job.opts.get("attempts")), 1),
             start=min(max(job.attemptsStarted, 1), LARGEST_NUMBER),
             losses=max(job.stalledCounter, 0),
             backoff=job.opts.get("backoff"),
@@ -262,19 +295,3 @@ class LaneWorker:
         for option in _PARENT_OPTIONS:
             job.opts[option] = bool(job.opts.get(option))
         return delivery
-
-
-def _whole(value: Any) -> int:
-    if not isinstance(value, int | float) or value != value:
-        return 0
-    return int(min(max(value, 0), LARGEST_NUMBER))
-
-
-def _digits(text: Any) -> int:
-    """A number out of a broken record; 0 where there is none."""
-    return int(text) if isinstance(text, str) and text.isdecimal() and len(text) < 16 else 0
-
-
-def _log_package_error(error: object, *_: object) -> None:
-    # Without a listener the package drops its errors; a listener must not raise (1.18).
-    logger.warning("bullmq: %s", error)

@@ -14,12 +14,15 @@ import redis
 import redis.asyncio
 from redis.exceptions import NoScriptError
 
-from kumiko_django.broker.bullmq import ScriptCall, queue_scripts, script_of, script_text
+from kumiko_django.broker import door
+from kumiko_django.broker.bullmq import ScriptCall, queue_scripts
 from kumiko_django.broker.connection import async_client, sync_client
+from kumiko_django.broker.door import Decision
 from kumiko_django.broker.envelope import Envelope, as_json
 from kumiko_django.broker.exchange import Command, aexchange, exchange
 from kumiko_django.broker.keys import queue_name
 from kumiko_django.broker.options import JobOptions
+from kumiko_django.broker.rules import Rules
 from kumiko_django.definitions.options import Lane
 from kumiko_django.exceptions import BrokerUnavailable
 from kumiko_django.types.jsonable import JSON
@@ -41,6 +44,7 @@ class NewJob:
     options: JobOptions
     timestamp_ms: int
     text: str = ""
+    rules: Rules | None = None
 
     @classmethod
     def of(
@@ -52,6 +56,7 @@ class NewJob:
         job_id: str,
         options: JobOptions,
         timestamp_ms: int,
+        rules: Rules | None = None,
     ) -> NewJob:
         """Encode an envelope.
 
@@ -59,19 +64,22 @@ class NewJob:
             PayloadError: It cannot travel, or is too large.
         """
         data, text = envelope.encode()
-        return cls(lane, name, job_id, data, options, timestamp_ms, text)
+        return cls(lane, name, job_id, data, options, timestamp_ms, text, rules)
 
     def call(self) -> ScriptCall:
-        """The script call that queues it."""
-        return queue_scripts(queue_name(self.lane)).add(
+        """The script call that queues it, through the door where there are rules (design 4)."""
+        call = queue_scripts(queue_name(self.lane)).add(
             self.name,
             self.text or as_json(self.data),
             self.options.to_bullmq(self.job_id, self.timestamp_ms),
         )
+        if self.rules is None:
+            return call
+        return door.admitting(call, self.lane, self.job_id, self.options.delay_ms, self.rules)
 
 
-def add(job: NewJob) -> str:
-    """Queue one job and give its id back.
+def add(job: NewJob) -> Decision:
+    """Queue one job, if the door lets it in.
 
     Raises:
         BrokerUnavailable: Redis did not take it.
@@ -82,12 +90,12 @@ def add(job: NewJob) -> str:
     return _checked(answers[0], job)
 
 
-def add_many(jobs: Sequence[NewJob], added: list[str] | None = None) -> list[str]:
+def add_many(jobs: Sequence[NewJob], added: list[Decision] | None = None) -> list[Decision]:
     """Queue many jobs, in their order, in as few round trips as is good.
 
     Args:
         jobs: The jobs.
-        added: Filled with their ids as Redis takes them, also when it does not take them all.
+        added: Filled with what was decided, as Redis takes them; also when it does not take all.
 
     Raises:
         BrokerUnavailable: Redis did not take them all; the message says how many it took. Adding
@@ -101,7 +109,7 @@ def add_many(jobs: Sequence[NewJob], added: list[str] | None = None) -> list[str
     return added
 
 
-async def aadd(job: NewJob) -> str:
+async def aadd(job: NewJob) -> Decision:
     """Queue one job from async code; see :func:`add`.
 
     Raises:
@@ -113,13 +121,13 @@ async def aadd(job: NewJob) -> str:
     return _checked(answers[0], job)
 
 
-async def aadd_many(jobs: Sequence[NewJob]) -> list[str]:
+async def aadd_many(jobs: Sequence[NewJob]) -> list[Decision]:
     """Queue many jobs from async code; see :func:`add_many`.
 
     Raises:
         BrokerUnavailable: Redis did not take them all.
     """
-    added: list[str] = []
+    added: list[Decision] = []
     for chunk in _chunks(jobs):
         with _counted(added, jobs):
             async with async_client() as client:
@@ -166,11 +174,11 @@ async def _arun(client: redis.asyncio.Redis, calls: Sequence[ScriptCall]) -> lis
 
 
 def _command(call: ScriptCall) -> Command:
-    return ("EVALSHA", script_of(call.script).sha, len(call.keys), *call.keys, *call.args)
+    return ("EVALSHA", call.code.sha, len(call.keys), *call.keys, *call.args)
 
 
 def _loads(calls: Sequence[ScriptCall]) -> list[Command]:
-    return [("SCRIPT", "LOAD", script_text(name)) for name in {call.script for call in calls}]
+    return [("SCRIPT", "LOAD", text) for text in {call.code.text for call in calls}]
 
 
 def _chunks(jobs: Sequence[NewJob]) -> Iterator[list[ScriptCall]]:
@@ -190,7 +198,7 @@ def _chunks(jobs: Sequence[NewJob]) -> Iterator[list[ScriptCall]]:
 
 
 @contextlib.contextmanager
-def _counted(added: Sequence[str], jobs: Sequence[NewJob]) -> Iterator[None]:
+def _counted(added: Sequence[Decision], jobs: Sequence[NewJob]) -> Iterator[None]:
     """Say in an error how many of several jobs are safe."""
     try:
         yield
@@ -208,12 +216,13 @@ def _unless_failed(answers: list[Any]) -> list[Any]:
     return answers
 
 
-def _all_checked(answers: list[Any], jobs: Sequence[NewJob], first: int) -> list[str]:
+def _all_checked(answers: list[Any], jobs: Sequence[NewJob], first: int) -> list[Decision]:
     return [_checked(answer, jobs[first + number]) for number, answer in enumerate(answers)]
 
 
-def _checked(answer: Any, job: NewJob) -> str:
+def _checked(answer: Any, job: NewJob) -> Decision:
     # The package does not look at the answers of bulk adds (bullmq-python 1.16).
-    if isinstance(answer, int) and answer < 0:
-        raise BrokerUnavailable(f"Redis refused to queue {job.name} ({job.job_id}): code {answer}.")
-    return str(answer)
+    code = door.refusal_of(answer)
+    if code is not None:
+        raise BrokerUnavailable(f"Redis refused to queue {job.name} ({job.job_id}): code {code}.")
+    return Decision(job.job_id) if job.rules is None else door.decision_of(answer, job.job_id)

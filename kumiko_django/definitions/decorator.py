@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 from asgiref.sync import markcoroutinefunction
 
 from kumiko_django.definitions.boot import BootGate
+from kumiko_django.definitions.concurrency import Concurrency, ConcurrencyScope, Window
 from kumiko_django.definitions.job import JobDefinition, TenantRule
 from kumiko_django.definitions.options import Backoff, Duration, Lane, Priority
 from kumiko_django.definitions.registry import registry
@@ -166,6 +167,12 @@ def job(
     timeout: Duration | None = ...,
     max_defers: int = ...,
     priority: Priority = ...,
+    concurrency: Concurrency | None = ...,
+    concurrency_scope: ConcurrencyScope = ...,
+    debounce: Window | None = ...,
+    max_wait: Window | None = ...,
+    throttle: Window | None = ...,
+    max_per_tenant: int | None = ...,
     catch_up: CatchUp | None = ...,
     schema: Any = ...,
     aliases: Iterable[str] = ...,

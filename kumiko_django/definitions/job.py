@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
+from kumiko_django.definitions import concurrency as concurrency_options
 from kumiko_django.definitions import names
 from kumiko_django.definitions.boot import BootGate, check_boot
+from kumiko_django.definitions.concurrency import Concurrency, ConcurrencyScope, Window
 from kumiko_django.definitions.handler import check_handler, innermost, place, runs_on_loop
 from kumiko_django.definitions.options import (
     DEFAULT_BACKOFF,
@@ -28,6 +30,7 @@ from kumiko_django.definitions.scheduling import (
     DEFAULT_CATCH_UP,
     CatchUp,
     check_schedule,
+    default_concurrency,
 )
 from kumiko_django.definitions.schema import PayloadSchema
 from kumiko_django.definitions.triggers import Cron, Every, Manual, On, Trigger
@@ -59,6 +62,14 @@ class JobDefinition:
         timeout: A timedelta or seconds after which an attempt is stopped and fails.
         max_defers: How often a job may be deferred with ``ctx.defer()``, over all attempts.
         priority: ``high``, ``normal``, ``low`` or 1 to 2,097,152; a dispatch may override it.
+        concurrency: What becomes of a job while another is pending: ``parallel`` (nothing),
+            ``skip``, ``replace``, ``debounce``, ``throttle`` or ``sequential``. None: ``skip``
+            where a schedule starts it, else ``parallel``.
+        concurrency_scope: Whether others are those of the same ``tenant``, or all (``global``).
+        debounce: Quiet time after which the last of several dispatches runs; seconds or timedelta.
+        max_wait: How long a debounced job waits at most, counted from the first of them.
+        throttle: Time in which only the first of several dispatches is accepted.
+        max_per_tenant: How many jobs of a tenant may be pending or running.
         catch_up: What becomes of scheduled occurrences that were missed while nothing ran:
             ``one`` run for all, ``none``, or ``all``; None means ``one`` (P53).
         schema: A pydantic model, dataclass or TypedDict that payloads must fit.
@@ -85,6 +96,12 @@ class JobDefinition:
     timeout: Duration | None = None
     max_defers: int = DEFAULT_MAX_DEFERS
     priority: Priority = "normal"
+    concurrency: Concurrency | None = None
+    concurrency_scope: ConcurrencyScope = "tenant"
+    debounce: Window | None = None
+    max_wait: Window | None = None
+    throttle: Window | None = None
+    max_per_tenant: int | None = None
     catch_up: CatchUp | None = None
     schema: Any = None
     aliases: Sequence[str] = ()
@@ -101,6 +118,9 @@ class JobDefinition:
             self._qualify(self.app_label)
         self._check_choices(where)
         self._check_retries(where)
+        if self.concurrency is None:
+            self._set("concurrency", default_concurrency(self.trigger))
+        concurrency_options.check(self, where)
         check_schedule(self, where)
         check_per_tenant(self.per_tenant, self.spread, self.tenant, where)
         check_timeout(self.timeout, where)

@@ -14,9 +14,11 @@ from django.db import connections, transaction
 
 from kumiko_django import signals
 from kumiko_django.broker import producer
+from kumiko_django.broker.door import Decision
 from kumiko_django.broker.envelope import read_payload
 from kumiko_django.broker.producer import NewJob
 from kumiko_django.definitions.job import JobDefinition
+from kumiko_django.dispatching import skips
 from kumiko_django.exceptions import BrokerUnavailable, KumikoError
 
 logger = logging.getLogger("kumiko_django.dispatch")
@@ -61,7 +63,7 @@ class _Send:
         self.commit.ended = time.monotonic()
 
     def _send(self) -> None:
-        added: list[str] = []
+        added: list[Decision] = []
         try:
             producer.add_many(self._jobs, added)
         except KumikoError as error:
@@ -74,6 +76,7 @@ class _Send:
             self._report(self._jobs[len(added) :], unexpected)
         else:
             self.commit.failure = None
+        skips.record(self._definition, self._jobs, added)
 
     def _report(self, jobs: tuple[NewJob, ...], error: KumikoError) -> None:
         logger.error(

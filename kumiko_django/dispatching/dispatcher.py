@@ -19,9 +19,11 @@ from django.db.transaction import TransactionManagementError
 from django.utils.asyncio import async_unsafe
 
 from kumiko_django.broker import producer
+from kumiko_django.broker.door import Decision
 from kumiko_django.broker.producer import NewJob
 from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.definitions.options import Priority
+from kumiko_django.dispatching import skips
 from kumiko_django.dispatching.after_commit import send_after_commit
 from kumiko_django.dispatching.asking import sync_code_has_run
 from kumiko_django.dispatching.request import Request, build, build_each, find_definition
@@ -144,46 +146,61 @@ async def adispatch_many(
 def send(definition: JobDefinition, jobs: Sequence[NewJob], using: str | None) -> list[Dispatched]:
     """Queue jobs that are built already, as :func:`dispatch` does: for the rooms above.
 
+    What the door does not let in goes on record: whoever has caused an event seldom looks.
+
     Raises:
         BrokerUnavailable, TransactionManagementError: As in :func:`dispatch`.
     """
-    return _send(definition, jobs, using, immediate=False)
+    return _send(definition, jobs, using, immediate=False, seen=False)
 
 
 async def asend(
     definition: JobDefinition, jobs: Sequence[NewJob], using: str | None
 ) -> list[Dispatched]:
     """Do the same from async code."""
-    return await _asend(definition, jobs, using, immediate=False)
+    return await _asend(definition, jobs, using, immediate=False, seen=False)
 
 
 @async_unsafe(_FROM_ASYNC)
 def _send(
-    definition: JobDefinition, jobs: Sequence[NewJob], using: str | None, immediate: bool
+    definition: JobDefinition,
+    jobs: Sequence[NewJob],
+    using: str | None,
+    immediate: bool,
+    *,
+    seen: bool = True,
 ) -> list[Dispatched]:
     if not immediate and _left_to_commit(definition, jobs, using):
-        return _answers(jobs, "after-commit")
-    if len(jobs) == 1:
-        producer.add(jobs[0])
-    else:
-        producer.add_many(jobs)
-    return _answers(jobs)
+        return _left(jobs)
+    decisions = [producer.add(jobs[0])] if len(jobs) == 1 else producer.add_many(jobs)
+    (skips.report if seen else skips.record)(definition, jobs, decisions)
+    return _answers(decisions)
 
 
 async def _asend(
-    definition: JobDefinition, jobs: Sequence[NewJob], using: str | None, immediate: bool
+    definition: JobDefinition,
+    jobs: Sequence[NewJob],
+    using: str | None,
+    immediate: bool,
+    *,
+    seen: bool = True,
 ) -> list[Dispatched]:
     if not immediate and await _aleft_to_commit(definition, jobs, using):
-        return _answers(jobs, "after-commit")
+        return _left(jobs)
     if len(jobs) == 1:
-        await producer.aadd(jobs[0])
+        decisions = [await producer.aadd(jobs[0])]
     else:
-        await producer.aadd_many(jobs)
-    return _answers(jobs)
+        decisions = await producer.aadd_many(jobs)
+    await (skips.areport if seen else skips.arecord)(definition, jobs, decisions)
+    return _answers(decisions)
 
 
-def _answers(jobs: Sequence[NewJob], reason: str | None = None) -> list[Dispatched]:
-    return [Dispatched("queued", job.job_id, reason) for job in jobs]
+def _answers(decisions: Sequence[Decision]) -> list[Dispatched]:
+    return [Dispatched(made.status, made.job_id, made.reason) for made in decisions]
+
+
+def _left(jobs: Sequence[NewJob]) -> list[Dispatched]:
+    return [Dispatched("queued", job.job_id, "after-commit") for job in jobs]
 
 
 def _left_to_commit(definition: JobDefinition, jobs: Sequence[NewJob], using: str | None) -> bool:

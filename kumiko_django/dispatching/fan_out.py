@@ -12,14 +12,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kumiko_django.admission.rules import rules_for
 from kumiko_django.broker import producer
 from kumiko_django.broker.envelope import Envelope, Metadata, TenantEnvelopes
 from kumiko_django.broker.keys import child_id
 from kumiko_django.broker.options import JobOptions
 from kumiko_django.broker.producer import NewJob
+from kumiko_django.definitions.concurrency import window_ms
 from kumiko_django.definitions.fan_out import spread_of
 from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.definitions.options import Priority
+from kumiko_django.dispatching import skips
 from kumiko_django.history.queries import ended_jobs
 from kumiko_django.types.jsonable import JSON
 
@@ -88,7 +91,7 @@ def add_children(fan_out: FanOut, tenants: Sequence[str], tell: Callable[[Count]
     for portion in _portions(_Children(fan_out, len(tenants)), tenants):
         there = _already_there(fan_out, [job.job_id for job in portion])
         new = [job for job in portion if job.job_id not in there]
-        producer.add_many(new)
+        skips.record(fan_out.definition, new, producer.add_many(new))
         count = Count(
             count.planned, count.enqueued + len(new), count.already_there + len(portion) - len(new)
         )
@@ -116,6 +119,9 @@ class _Children:
             # Evenly, and the same for the same list (P46).
             options = replace(options, delay_ms=self._spread_ms * number // self._count)
         definition = self._fan_out.definition
+        if definition.concurrency == "debounce":
+            options = replace(options, delay_ms=window_ms(definition))
+        rules = rules_for(definition, tenant_id)
         return NewJob(
             lane=definition.lane,
             name=definition.qualified_name,
@@ -124,6 +130,8 @@ class _Children:
             options=options,
             timestamp_ms=self._now_ms,
             text=text,
+            # Over the cap a child waits for its turn: all tenants have theirs (design 4).
+            rules=None if rules is None else replace(rules, parks_over_cap=True),
         )
 
 

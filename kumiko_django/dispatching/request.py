@@ -13,6 +13,7 @@ from uuid import UUID
 from django.core.exceptions import SynchronousOnlyOperation
 from django.utils import timezone
 
+from kumiko_django.admission.rules import rules_for
 from kumiko_django.broker.envelope import (
     Envelope,
     Metadata,
@@ -22,6 +23,7 @@ from kumiko_django.broker.envelope import (
 from kumiko_django.broker.keys import event_job_id
 from kumiko_django.broker.options import MAX_DELAY_MS, JobOptions
 from kumiko_django.broker.producer import NewJob
+from kumiko_django.definitions.concurrency import window_ms
 from kumiko_django.definitions.fan_out import wrapper_of
 from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.definitions.options import Priority, check_priority
@@ -98,9 +100,11 @@ class _Builder:
         self._queued = queued_as(definition, self._meta.tenant_id)
         self._now_ms = time.time_ns() // 1_000_000
         self._options = JobOptions.for_definition(
-            self._queued, priority=priority, delay_ms=_delay_ms(request, where, self._now_ms)
+            self._queued, priority=priority, delay_ms=_delay_of(self._queued, request, self._now_ms)
         )
         self._job_id = _event_job_id(definition, self._meta)
+        # The wrapper of a job for every tenant passes as it is; its children have the rules.
+        self._rules = rules_for(self._queued, self._meta.tenant_id or SYSTEM)
 
     def job(self, payload: Any, called: str = "payload") -> NewJob:
         """The job for one payload, which messages call ``called``."""
@@ -113,6 +117,7 @@ class _Builder:
                 job_id=self._job_id or new_job_id(),
                 options=self._options,
                 timestamp_ms=self._now_ms,
+                rules=self._rules,
             )
         except PayloadError as error:
             # All but the one payload may be fine: say which, and of which job.
@@ -200,6 +205,18 @@ def user_id_of(triggered_by: Any, where: str) -> str | None:
             f"not {type(triggered_by).__name__}."
         )
     return None if triggered_by in (None, "") else str(triggered_by)
+
+
+def _delay_of(definition: JobDefinition, request: Request, now_ms: int) -> int:
+    where = definition.qualified_name
+    delay_ms = _delay_ms(request, where, now_ms)
+    if definition.concurrency != "debounce":
+        return delay_ms
+    if request.delay is not None or request.run_at is not None:
+        raise ValueError(
+            f"{where}: debounce= says when the job is due; drop delay= or run_at= here."
+        )
+    return window_ms(definition)
 
 
 def _delay_ms(request: Request, where: str, now_ms: int) -> int:

@@ -59,6 +59,8 @@ class JobContext:
         registry: All job definitions (B158).
         trigger_name: Name of the event that started the job, or None.
         trigger_event: That event, or None.
+        fencing_token: A number that rises with every slot granted, of whatever key; None for jobs
+            that need none. What an older one has written may be refused where it is stored (P15).
     """
 
     job_name: str
@@ -77,6 +79,7 @@ class JobContext:
     _notes: Notes
     _cancellation: Cancellation
     _can_be_deferred: bool = True
+    fencing_token: int | None = None
 
     @property
     def cancelled(self) -> bool:

@@ -44,8 +44,12 @@ class Reporter:
     async def report_end(self, run: Run, outcome: Outcome) -> None:
         """Send the signal of this outcome, if there is one."""
         signal = _AT_END.get(type(outcome))
-        if signal is not None:
-            await self.report(signal, run, outcome=outcome, logs=run.log_lines)
+        if signal is None:
+            return
+        told: dict[str, Any] = {"outcome": outcome, "logs": run.log_lines}
+        if isinstance(outcome, Skipped):
+            told["reason"] = outcome.reason
+        await self.report(signal, run, **told)
 
     async def report(self, signal: Signal, run: Run, **arguments: Any) -> None:
         """Send a signal to those who listen."""

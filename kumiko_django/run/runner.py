@@ -14,12 +14,14 @@ from collections.abc import Callable
 from kumiko_django import signals
 from kumiko_django.broker.carried import DEFER_COUNT, read_count
 from kumiko_django.broker.delivery import Delivery, Verdict
+from kumiko_django.broker.rules import Rules
 from kumiko_django.conf import get_settings
 from kumiko_django.definitions.fan_out import Wrapper
 from kumiko_django.exceptions import PayloadError, ScopeError, TenantRequired, UnknownJobError
 from kumiko_django.history.record import UnreadableRecord
 from kumiko_django.history.recorder import Recorder
 from kumiko_django.run import per_tenant
+from kumiko_django.run.admission import rules_of, skipped_start
 from kumiko_django.run.deferral import Deferral, over_budget
 from kumiko_django.run.execution import (
     DEFAULT_GRACE_SECONDS,
@@ -100,6 +102,23 @@ class Runner:
     def has_room(self) -> bool:
         """Whether the record of another run could be kept until the database takes it."""
         return self._recorder.has_room()
+
+    def rules(self, delivery: Delivery) -> Rules | None:
+        """What the door has to say about a delivery. Does not raise."""
+        return rules_of(delivery)
+
+    async def skip(self, delivery: Delivery, reason: str) -> Verdict:
+        """End a delivery that the door does not let in, on record since nobody else sees it."""
+        run, outcome = Run(delivery, self._worker_id, self._recorder), Skipped(reason)
+        try:
+            self._look_up(run)
+            run.read_what_is_readable()
+            run.finish(outcome)
+            self._recorder.run_started(skipped_start(run))
+            return self._verdicts.of(run, outcome)
+        except Exception:
+            logger.exception("Job %s (%s) met a fault", delivery.job_id, delivery.job_name)
+            return without_record(plain_settlement(outcome))
 
     async def run(self, delivery: Delivery) -> Verdict:
         """Run a delivery and say what the queue shall do with it. Does not raise."""

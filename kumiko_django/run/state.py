@@ -171,6 +171,7 @@ class Run:
             _notes=self._notes,
             _cancellation=self.delivery.cancellation,
             _can_be_deferred=self.delivery.queued,
+            fencing_token=self.delivery.fencing_token,
         )
 
     def finish(self, outcome: Outcome) -> None:

@@ -17,6 +17,7 @@ from kumiko_django.broker import queues
 from kumiko_django.broker.consumer import Consumer
 from kumiko_django.broker.delivery import Delivery, Verdict
 from kumiko_django.broker.hasten import hasten
+from kumiko_django.broker.rules import Rules
 from kumiko_django.definitions.options import LANES, Lane
 from kumiko_django.history.recorder import Recorder
 from kumiko_django.run.mailbox import Mailbox
@@ -134,6 +135,12 @@ class _Desk:
     def __init__(self, runner: Runner, ran: _Ran) -> None:
         self._runner, self._ran = runner, ran
         self.begun = 0
+
+    def rules(self, delivery: Delivery) -> Rules | None:
+        return self._runner.rules(delivery)
+
+    async def skip(self, delivery: Delivery, reason: str) -> Verdict:
+        return await self._runner.skip(delivery, reason)
 
     async def run(self, delivery: Delivery) -> Verdict:
         self.begun += 1

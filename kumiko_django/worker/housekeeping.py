@@ -19,6 +19,7 @@ from typing import Final, Protocol
 from django.db import connections
 from django.utils import timezone
 
+from kumiko_django.admission import sweeper
 from kumiko_django.broker.lease import Lease, read_note, write_note
 from kumiko_django.conf import get_settings
 from kumiko_django.exceptions import BrokerUnavailable
@@ -71,6 +72,7 @@ def default_tasks() -> list[Task]:
         Task("recovery", recovery.INTERVAL, recovery.recover),
         Task("roll-up", 60.0, RollUp().run, rest=20.0),
         Task("prune", 60.0, prune_nightly),
+        Task("admission", sweeper.interval(), sweeper.sweep),
     ]
 
 

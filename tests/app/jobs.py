@@ -22,6 +22,7 @@ from django.utils import timezone, translation
 from pydantic import BaseModel
 
 from kumiko_django import Backoff, JobContext, On, Unrecoverable, dispatch, job
+from tests.app import guarded as guarded
 from tests.app.effects import aleave, facts, leave, probe, surroundings
 from tests.app.models import Effect, Order
 

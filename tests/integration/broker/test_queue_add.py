@@ -11,6 +11,7 @@ import redis
 from bullmq import Queue
 
 from kumiko_django.broker import producer
+from kumiko_django.broker.door import Decision
 from kumiko_django.broker.envelope import Envelope, Metadata
 from kumiko_django.broker.options import JobOptions
 from kumiko_django.broker.producer import NewJob
@@ -25,22 +26,22 @@ Send = Callable[[Sequence[NewJob]], None]
 
 def add_one_by_one(jobs: Sequence[NewJob]) -> None:
     for job in jobs:
-        assert producer.add(job) == job.job_id
+        assert producer.add(job) == Decision(job.job_id)
 
 
 def add_in_bulk(jobs: Sequence[NewJob]) -> None:
-    assert producer.add_many(jobs) == [job.job_id for job in jobs]
+    assert producer.add_many(jobs) == [Decision(job.job_id) for job in jobs]
 
 
 def add_one_by_one_async(jobs: Sequence[NewJob]) -> None:
-    async def send() -> list[str]:
+    async def send() -> list[Decision]:
         return [await producer.aadd(job) for job in jobs]
 
-    assert asyncio.run(send()) == [job.job_id for job in jobs]
+    assert asyncio.run(send()) == [Decision(job.job_id) for job in jobs]
 
 
 def add_in_bulk_async(jobs: Sequence[NewJob]) -> None:
-    assert asyncio.run(producer.aadd_many(jobs)) == [job.job_id for job in jobs]
+    assert asyncio.run(producer.aadd_many(jobs)) == [Decision(job.job_id) for job in jobs]
 
 
 SENDERS = [add_one_by_one, add_in_bulk, add_one_by_one_async, add_in_bulk_async]

@@ -136,7 +136,7 @@ def test_starts_at_the_same_time_queue_one(
     together, adds = threading.Barrier(3), list[str]()
     add = producer.aadd
 
-    async def add_together(job: Any) -> str:
+    async def add_together(job: Any) -> Any:
         together.wait(10)
         adds.append(job.job_id)
         return await add(job)

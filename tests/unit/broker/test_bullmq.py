@@ -9,6 +9,7 @@ from pytest_django import Settings
 from kumiko_django import Backoff, BrokerUnavailable
 from kumiko_django.broker import producer
 from kumiko_django.broker.bullmq import PUT_BACK_SCRIPT, QueueScripts, queue_scripts, script_text
+from kumiko_django.broker.door import Decision
 from kumiko_django.broker.envelope import Envelope
 from kumiko_django.broker.options import JobOptions
 from kumiko_django.broker.producer import CHUNK_BYTES, CHUNK_JOBS, NewJob
@@ -74,7 +75,7 @@ def test_a_negative_answer_is_no_id() -> None:
     """bullmq-python 1.16: the package takes -5 for the id of the job."""
     with pytest.raises(BrokerUnavailable, match=r"testapp:job:record \(id-1\): code -5"):
         producer._checked(-5, new_job())
-    assert producer._checked("id-1", new_job()) == "id-1"
+    assert producer._checked("id-1", new_job()) == Decision("id-1")
 
 
 def test_portions_are_limited_in_number_and_bytes() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -76,13 +75,6 @@ def test_a_schema_must_take_the_empty_payload(option: str) -> None:
     define(schema=Sized)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class WithModes(JobDefinition):
-    """A definition with a mode, whoever builds those."""
-
-    concurrency: str = "parallel"
-
-
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
@@ -94,5 +86,5 @@ def test_a_gate_neither_queues_up_nor_fans_out(options: dict[str, Any], complain
     """B113, B114, P61: it would pass without having run, or run once for no tenant."""
     given = {"tenant": "system", **options}
     with pytest.raises(DefinitionError, match=complaint):
-        WithModes(handler=handler, app_label="shop", boot_gate=True, **given)
-    WithModes(handler=handler, app_label="shop", run_on_boot=True, **given)
+        JobDefinition(handler=handler, app_label="shop", boot_gate=True, **given)
+    JobDefinition(handler=handler, app_label="shop", run_on_boot=True, **given)

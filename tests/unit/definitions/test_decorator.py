@@ -148,7 +148,6 @@ def test_an_unknown_option_is_answered_with_the_nearest(
 @pytest.mark.parametrize(
     "option",
     [
-        "concurrency", "concurrency_scope", "debounce", "throttle", "max_wait", "max_per_tenant",
         "rate_limit",
         "escape_hatches", "accepts_personal_data", "tenant_visible_failure", "tenant_visible_run",
     ],

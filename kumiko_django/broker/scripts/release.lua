@@ -1,0 +1,3 @@
+-- For a job that was settled by other means.
+leave()
+return 0

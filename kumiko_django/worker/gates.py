@@ -133,5 +133,4 @@ def _delivery(definition: JobDefinition) -> Delivery:
         max_attempts=1,
         start=1,
         queued=False,
-        can_be_deferred=False,
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kumiko_django.definitions.job import JobDefinition
+from kumiko_django.definitions.scheduling import default_concurrency
 
 _TOLD_APART: Final = frozenset({"handler", "name", "app_label", "trigger", "lane", "description"})
 
@@ -39,7 +40,7 @@ def summary(definition: JobDefinition) -> Summary:
         for field in dataclasses.fields(definition)
         if field.init
         and field.name not in _TOLD_APART
-        and (value := getattr(definition, field.name)) != _default(field)
+        and (value := getattr(definition, field.name)) != _default(field, definition)
     }
     return Summary(
         name=definition.qualified_name,
@@ -51,7 +52,9 @@ def summary(definition: JobDefinition) -> Summary:
     )
 
 
-def _default(field: dataclasses.Field[Any]) -> Any:
+def _default(field: dataclasses.Field[Any], definition: JobDefinition) -> Any:
+    if field.name == "concurrency":
+        return default_concurrency(definition.trigger)
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return field.default

@@ -127,7 +127,7 @@ def test_check_tells_what_it_found() -> None:
     good, evicts = started.results["all"], started.results["evicting"]
     assert (good.returncode, evicts.returncode) == (0, 0), good.stderr + evicts.stderr
     for line in (
-        "Lane api: 1 jobs defined",
+        "Lane api: 2 jobs defined",
         f"({connection.vendor}): reachable, migrated",
         "Redis at redis://",
         "Lane worker: 0 waiting, 0 running, 0 delayed",

@@ -55,14 +55,21 @@ def passes() -> list[Pass]:
             Pass("the rest, your database", ("tests", *rest)),
             Pass("the idle queue, your database", ("-m", "idle")),
         ]
+    # Rooms in which a database makes a difference, and those in which Redis does.
+    both = (
+        "tests/acceptance",
+        *(f"tests/integration/{room}" for room in ("worker", "housekeeping")),
+    )
+    others = ["tests/integration", *(f"--ignore={folder}" for folder in both)]
     return [
-        Pass("processes, SQLite", (*processes, "-m", "not idle"), sqlite),
-        Pass("the rest, SQLite", ("tests", *rest), sqlite),
         Pass(
             "all that asks the database, PostgreSQL",
             ("tests", f"--ignore={kills}", "-m", "not idle and not once"),
             postgres,
         ),
+        Pass("processes, SQLite", (*both, "-m", "not idle"), sqlite),
+        Pass("the rest, SQLite", ("tests", *rest), sqlite),
+        Pass("what needs no database, in other rooms", (*others, "-m", "once"), sqlite),
         # Step by step on PostgreSQL only: it takes minutes, and what differs is how rows are
         # written, which the random kills meet as well.
         Pass("killed workers, PostgreSQL", (kills,), postgres),

@@ -26,8 +26,8 @@ def test_a_killed_workers_jobs_run_elsewhere(
         description="both are on record",
     )
     wait_until(lambda: Effect.objects.count() == 2, description="both handlers have begun")
+    killed.kill()  # first: a start may take longer than the jobs
     survivor = runjobs("worker")
-    killed.kill()
     for job_id in ids:
         runs = ended_runs(job_id, 2, timeout=25)
         assert [(run.status, run.final, run.attempt, run.start) for run in runs] == [

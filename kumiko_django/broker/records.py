@@ -101,8 +101,14 @@ async def settle(channel: Channel, lane: Lane, call: ScriptCall, field: str, rec
     Raises:
         RedisError: Redis refuses, or is away: then it may have been done.
     """
-    if not record:
+    if not record and call.rewrite is None:
         return await channel.run(script_of(call.script), call.keys, call.args)
+    if not record and call.rewrite is not None:
+        # The data goes where the record would: into a hash, if the script does not refuse.
+        key, data = call.rewrite
+        return await channel.run(
+            recording(call.script), [*call.keys, key], [*call.args, "data", data]
+        )
     keys, args = [*call.keys, records_key(lane)], [*call.args, field, record]
     if call.rewrite is None:
         return await channel.run(recording(call.script), keys, args)

@@ -129,9 +129,9 @@ def test_texts_are_cut_and_say_so() -> None:
 def test_megabytes_of_text_do_not_hold_up_the_event_loop() -> None:
     """A driver that quotes a whole document in its error must not stop every other run."""
     error = caught(ValueError("token of a b c " * 2_000_000 + "password=hunter22"))
-    began = time.monotonic()
+    began = time.process_time()  # what it costs, however busy the machine is
     outcome = failed(error, delivery())
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 1
     assert len(outcome.error) <= MAX_ERROR_CHARS
     assert "hunter22" not in outcome.traceback
 

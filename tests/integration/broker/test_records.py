@@ -72,19 +72,25 @@ def queue(queue_state: QueueStateFactory) -> QueueState:
     return queue_state("worker")
 
 
-@every_settlement
-def test_a_settlement_stores_the_record(
-    settlement: Settlement, state: str, queue: QueueState
-) -> None:
-    """Design 9: whatever the queue is told, the record lies beside it, under the run's own name."""
+def settled_one(settlement: Settlement, kept: str) -> str:
+    """Send, fetch and settle one job; give its id."""
     (job_id,) = send()
 
     async def main() -> None:
         async with lane_worker() as worker:
             job, delivery = await fetched(worker)
-            await worker.settle(job, delivery, TOKEN, settlement, RECORD, fetch=False)
+            await worker.settle(job, delivery, TOKEN, settlement, kept, fetch=False)
 
     asyncio.run(main())
+    return job_id
+
+
+@every_settlement
+def test_a_settlement_stores_the_record(
+    settlement: Settlement, state: str, queue: QueueState
+) -> None:
+    """Design 9: whatever the queue is told, the record lies beside it, under the run's own name."""
+    job_id = settled_one(settlement, RECORD)
     assert queue.ids(state) == [job_id]
     assert stored(queue) == {f"{job_id}/{queue.job(job_id).created_at}/1": RECORD}
     assert not queue.locked(job_id)
@@ -95,16 +101,18 @@ def test_without_a_record_nothing_is_stored(
     settlement: Settlement, state: str, queue: QueueState
 ) -> None:
     """A run of which nothing could be recorded must be settled all the same."""
-    (job_id,) = send()
-
-    async def main() -> None:
-        async with lane_worker() as worker:
-            job, delivery = await fetched(worker)
-            await worker.settle(job, delivery, TOKEN, settlement, "", fetch=False)
-
-    asyncio.run(main())
+    job_id = settled_one(settlement, "")
     assert queue.ids(state) == [job_id]
     assert stored(queue) == {}
+
+
+@pytest.mark.parametrize("kept", [RECORD, ""], ids=["with a record", "without one"])
+def test_data_that_a_settlement_rewrites_is_written(kept: str, queue: QueueState) -> None:
+    """P95: in the same step, whether or not there is a record to store."""
+    job_id = settled_one(GiveBack('{"n":9}'), kept)
+    assert queue.ids("wait") == [job_id]
+    assert queue.client.hget(queue.key(job_id), "data") == '{"n":9}'
+    assert list(stored(queue).values()) == ([kept] if kept else [])
 
 
 def lose_the_lock(queue: QueueState, job_id: str) -> None:

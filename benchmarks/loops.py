@@ -17,8 +17,7 @@ def use_fast_loop() -> None:
     import uvloop
 
     with warnings.catch_warnings():
-        # Policies are deprecated from Python 3.14 on, and work until 3.16; runjobs is a command
-        # whose call of asyncio.run cannot be reached in another way.
+        # Policies are deprecated from Python 3.14 on, and work until 3.16.
         warnings.simplefilter("ignore", DeprecationWarning)
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
 

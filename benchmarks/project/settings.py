@@ -11,8 +11,6 @@ from typing import Any
 
 import environ
 
-from benchmarks.loops import use_fast_loop
-
 env = environ.Env()
 
 SECRET_KEY = "for-benchmarks-only"
@@ -55,6 +53,3 @@ LOGGING: dict[str, Any] = {
     "handlers": {"stderr": {"class": "logging.StreamHandler"}},
     "root": {"handlers": ["stderr"], "level": "WARNING"},
 }
-
-if "BENCH_POSTGRES" in os.environ:
-    use_fast_loop()

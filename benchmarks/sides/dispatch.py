@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 import django
 from bullmq import Queue
 
+from benchmarks.loops import use_fast_loop
 from benchmarks.project.payloads import RETENTION, payload
 from benchmarks.sides.fill import chunks
 from benchmarks.sides.raw_queue import NAME, QUEUE, jobs, redis_url
@@ -91,4 +92,5 @@ def main(kind: str, count: int) -> None:
 
 
 if __name__ == "__main__":
+    use_fast_loop()
     main(sys.argv[1], int(sys.argv[2]))

@@ -16,6 +16,7 @@ from typing import Any
 import django
 from bullmq import Worker
 
+from benchmarks.loops import use_fast_loop
 from benchmarks.project.payloads import RETENTION
 from benchmarks.sides.raw_queue import QUEUE, redis_url
 
@@ -52,6 +53,7 @@ async def main(processor: str, concurrency: int) -> None:
 
 
 if __name__ == "__main__":
+    use_fast_loop()
     try:
         asyncio.run(main(sys.argv[1], int(sys.argv[2])))
     finally:

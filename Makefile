@@ -8,11 +8,11 @@ endif
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test soak lint bench docs clean
+.PHONY: help setup demo serve test regressions soak lint bench docs clean
 
 help: ## Say what there is
 	@echo "make TARGET, where TARGET is one of:"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Make or refresh .venv
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 || { \
@@ -32,6 +32,9 @@ test: setup ## Run the tests on SQLite and on PostgreSQL
 	$(BIN)/python manage.py makemigrations --check --dry-run
 	DJANGO_SETTINGS_MODULE=tests.settings $(BIN)/python -m django makemigrations --check --dry-run
 	$(BIN)/python .ci/run_tests.py $(TESTS)
+
+regressions: setup ## Bring each weakness of the original back, and see its test fail (REGRESSIONS="P01 P12")
+	@$(BIN)/python -m tests.regressions $(REGRESSIONS)
 
 soak: setup ## Kill two hundred workers under load, and look at every job (SOAK="--kills 20 --seed 7")
 	$(BIN)/python -m tests.chaos $(SOAK)

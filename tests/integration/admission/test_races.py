@@ -5,21 +5,26 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
+import redis
 
+from kumiko_django import dispatch
 from kumiko_django.history.models import JobRun
 from tests.app.guarded import CAP
 from tests.app.models import Effect
 from tests.helpers.processes import ROOT, child_environment
 from tests.helpers.queues import QueueState
+from tests.helpers.valkey import Valkey
 from tests.helpers.waiting import wait_until
 from tests.integration.admission.kept import Kept
 from tests.integration.worker.host_thread import StartHost
 
+MEETING = 10
 PROCESSES, THREADS = 5, 10
 DISPATCHERS = PROCESSES * THREADS
 CODE = f"""
@@ -99,6 +104,35 @@ def dispatchers(transactional_db: None, queue_prefix: str) -> Iterator[Dispatche
     made = Dispatchers()
     yield made
     made.close()
+
+
+@pytest.mark.once
+def test_however_closely_they_meet(own_valkey: Valkey, queue_prefix: str) -> None:
+    """P01: nothing is decided before the step that adds. All dispatchers have asked Redis when it
+    goes on with the first of them; until then it answers those who only look."""
+    for name, admitted in (("guarded-skip", 1), ("guarded-cap", CAP)):
+        job = f"testapp:job:{name}"
+        dispatch(job, {}, tenant_id="globex")  # the script is known from here on
+        statuses: list[str] = []
+
+        def one(job: str = job, statuses: list[str] = statuses) -> None:
+            statuses.append(dispatch(job, {}, tenant_id="acme").status)
+
+        with own_valkey.client() as client:
+            client.execute_command("CLIENT", "PAUSE", "60000", "WRITE")
+            threads = [threading.Thread(target=one) for _ in range(MEETING)]
+            for thread in threads:
+                thread.start()
+            wait_until(lambda: at_the_door(client) == MEETING, description="all are there")
+            client.execute_command("CLIENT", "UNPAUSE")
+            for thread in threads:
+                thread.join()
+        assert Counter(statuses) == {"queued": admitted, "skipped": MEETING - admitted}, name
+
+
+def at_the_door(client: redis.Redis) -> int:
+    """How many clients wait to be let on."""
+    return sum("b" in one["flags"] for one in client.client_list())
 
 
 def test_each_mode_holds(

@@ -115,6 +115,29 @@ class TestSequential:
         worker.settle(first)
         assert worker.run().id == foreign
 
+    def test_a_worker_that_dies_when_it_has_put_a_job_off_leaves_one_job(
+        self, define: Define, queue: QueueState, worker: Worker, settings: Settings, redis_url: str
+    ) -> None:
+        """P13: a job that has to wait is moved in one step, so nothing can be half done."""
+        settings.KUMIKO = {**settings.KUMIKO, "LOCK_SECONDS": 1}
+        define(works, concurrency="sequential")
+        send()
+        add_raw(redis_url, queue.queue, [(NAME, {"_tenantId": "acme", "number": "foreign"}, {})])
+        first = worker.run()
+        worker.claim(worker.take())  # and that was the last thing it did
+        worker.settle(first)
+        ran: list[Any] = []
+
+        def rest_has_run() -> bool:
+            worker.requeue_stalled()
+            if (taken := worker.fetch()) and worker.claim(taken).verdict == "run":
+                ran.append(taken.delivery.data["number"])
+                worker.settle(taken)
+            return not queue.pending()
+
+        wait_until(rest_has_run, description="nothing is left", interval=0.05)
+        assert ran == ["foreign"]
+
     def test_backoff_gives_the_turn_up_and_comes_back_first(
         self, define: Define, queue: QueueState, worker: Worker, kept: Kept
     ) -> None:
@@ -395,7 +418,7 @@ class TestSweeper:
     def test_a_holder_that_waits_or_runs_keeps_its_slot(
         self, define: Define, queue: QueueState, worker: Worker, kept: Kept
     ) -> None:
-        """A grant has no clock of its own."""
+        """P15: a grant has no clock of its own, and the right to run none but the queue's lock."""
         define(works, concurrency="sequential")
         a, b = (send(n).job_id for n in range(2))
         looked_at = time.monotonic() + 1.2

@@ -314,6 +314,27 @@ def test_tenants_that_cannot_be_listed_are_seen_and_tried_again(
     assert ended_run(child_id(wrapper, "acme")).parent == runs[2].id
 
 
+def test_a_fan_out_is_tried_again_though_its_job_is_not(
+    host: StartHost, define: Define, settings: Settings
+) -> None:
+    """P39: what broke off would leave tenants out, and nobody would see it."""
+    calls: list[int] = []
+
+    def tenants() -> list[str]:
+        calls.append(1)
+        if len(calls) == 1:
+            raise OSError("no list today")
+        return ["acme"]
+
+    settings.KUMIKO = {**settings.KUMIKO, "TENANTS": tenants}
+    job = define(look, name="bill", per_tenant=True)
+    host("worker")
+    wrapper = dispatch(job).job_id
+    runs = ended_runs(wrapper, 2, timeout=10)
+    assert [(run.status, run.final) for run in runs] == [("failed", False), ("completed", True)]
+    assert ended_run(child_id(wrapper, "acme")).status == "completed"
+
+
 def test_a_tenant_that_is_closed_in_between_is_skipped(
     host: StartHost, define: Define, settings: Settings
 ) -> None:

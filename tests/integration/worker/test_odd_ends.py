@@ -56,6 +56,25 @@ def test_a_job_that_was_removed_while_it_ran_says_so_in_the_history(
     assert run.reason == "its job was no longer in the queue when it ended"
 
 
+def test_a_result_that_json_does_not_have_fails_nothing(
+    host: StartHost, define: Define, queue_state: QueueStateFactory
+) -> None:
+    """P32, bullmq-python 1.12: the job is done, once; its result is left out, and that is said."""
+    calls: list[str] = []
+
+    def measures(payload: dict[str, Any], ctx: JobContext) -> dict[str, float]:
+        calls.append(ctx.job_id)
+        return {"mean": float("nan")}
+
+    job = define(measures, retries=1)
+    host("worker")
+    job_id = dispatch(job, {}, tenant_id="acme").job_id
+    run = ended_run(job_id, timeout=10)
+    assert (run.status, run.result) == ("completed", None)
+    assert run.reason.startswith("result not kept: ")
+    assert queue_state("worker").completed == calls == [job_id]
+
+
 def test_a_parent_that_cannot_be_completed_fails_once(
     host: StartHost, define: Define, queue_prefix: str, redis_url: str
 ) -> None:

@@ -153,7 +153,7 @@ def test_a_run_that_is_given_back_has_no_end_to_tell(spy: Spy, run_one: RunOne) 
 def test_a_receiver_that_raises_changes_nothing(
     error: BaseException, signal: Signal, run_one: RunOne
 ) -> None:
-    """P24-P26, B128, B131: neither the outcome nor the error, and it does not end the loop."""
+    """P24, P25, P26, B128, B131: neither the outcome nor the error, nor the end of the loop."""
 
     def broken(**arguments: Any) -> None:
         raise error

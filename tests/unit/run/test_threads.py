@@ -16,7 +16,10 @@ from django.db import connection, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from pytest_django import Settings
 
+from kumiko_django import current_tenant_id
 from kumiko_django.run.threads import HandlerThreads
+from kumiko_django.tenancy.scope import run_scope
+from kumiko_django.types import ambient
 from tests.app.models import Order
 from tests.helpers.fixtures import ConnectionCount
 from tests.helpers.waiting import wait_until
@@ -60,6 +63,21 @@ def test_a_function_sees_the_context_and_leaks_nothing_into_it(threads: HandlerT
         return [first, await threads.run(leak), probe.get()]
 
     assert asyncio.run(main()) == ["mine", "mine", "mine"]
+
+
+def test_the_scope_of_a_run_is_gone_when_its_thread_is_used_again(threads: HandlerThreads) -> None:
+    """P106: what is set for a run does not reach whoever has its thread next."""
+
+    def look() -> tuple[str, str | None]:
+        return threading.current_thread().name, current_tenant_id()
+
+    async def main() -> list[tuple[str, str | None]]:
+        run_of_acme = ambient.context_with({ambient.scope: run_scope("acme")})
+        return [await threads.run(look, run_of_acme), await threads.run(look)]
+
+    (first, tenant), (second, following) = asyncio.run(main())
+    assert (first, tenant) == (second, "acme")
+    assert following is None
 
 
 def test_threads_are_used_again_and_never_more_than_run_at_a_time(threads: HandlerThreads) -> None:

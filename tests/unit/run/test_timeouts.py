@@ -91,6 +91,22 @@ async def test_a_sync_handler_is_told_by_an_exception(executor: Executor, stuck:
     assert stuck.times == 0
 
 
+async def test_a_handler_that_ends_by_itself_after_its_time_has_overrun(executor: Executor) -> None:
+    """P23: the time limit is ours and holds, though the queue knows nothing of it."""
+
+    def late(payload: Any, ctx: JobContext) -> str:
+        time.sleep(0.2)  # a wait that nothing can break off
+        return "too late"
+
+    async def late_async(payload: Any, ctx: JobContext) -> str:
+        await asyncio.sleep(0.2)
+        return "too late"
+
+    for handler in (late, late_async):
+        ending = await run(executor, handler, 0.05)
+        assert isinstance(ending, Overran)
+
+
 async def test_whatever_it_returns_then_is_void(executor: Executor) -> None:
     """It caught what was sent; half of its work may be missing."""
 

@@ -17,7 +17,12 @@ def digits_of(text: object) -> int:
 
 
 def whole_of(value: object) -> int:
-    """A number that another producer may have stored, within what a column holds."""
+    """A number that another producer may have stored, within what a column holds.
+
+    Digits count as their number, as they do for BullMQ in JavaScript.
+    """
+    if isinstance(value, str):
+        value = digits_of(value)
     if not isinstance(value, int | float) or value != value:
         return 0
     return int(min(max(value, 0), LARGEST_NUMBER))

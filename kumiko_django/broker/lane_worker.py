@@ -107,8 +107,10 @@ class LaneWorker:
                 if broken is None:
                     raise
                 return self._unreadable({}, broken, error)
-            data, job_id, _, due = answer
+            data, job_id, limit, due = answer
             if not job_id:
+                # A limit is another client's; for so many milliseconds there is nothing to take.
+                due = round(time.time() * 1000) + int(limit) if limit else due
                 self._next_due_ms = int(due or 0)
                 return None
             self._next_due_ms = 0
@@ -139,6 +141,7 @@ class LaneWorker:
 
     async def wait_for_work(self) -> None:
         """Block until a job may be there: one was added, or one is due, or some seconds passed."""
+        await self._rescue.gather_paused()
         # Redis takes fractions of a second; the package rounds up to whole ones (1.14).
         timeout = IDLE_BLOCK_SECONDS
         if self._next_due_ms:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
+from typing import Any, cast
 
 import redis.asyncio
 from redis.exceptions import ResponseError
@@ -16,6 +17,25 @@ from redis.exceptions import ResponseError
 _MADE_BY_FETCHING = frozenset({"processedOn", "ats", "pb", "stc", "defa", "delay"})
 _SCRIPT_FAULT = re.compile(r"user_script:\d|Error running script|WRONGTYPE|not an integer")
 _TAKEN_LOOKED_AT = 200
+
+# As the package does when it resumes a queue: those that were there first come first. No more at a
+# time than Lua can unpack.
+_GATHER = """
+local wait, paused, meta, marker = unpack(KEYS)
+if redis.call("EXISTS", wait) == 0 then
+  if redis.call("EXISTS", paused) == 0 then return 0 end
+  redis.call("RENAME", paused, wait)
+else
+  local ids = redis.call("LRANGE", paused, 0, 6999)
+  if #ids == 0 then return 0 end
+  redis.call("RPUSH", wait, unpack(ids))
+  redis.call("LTRIM", paused, #ids, -1)
+end
+if redis.call("HEXISTS", meta, "paused") == 0 then
+  redis.call("ZADD", marker, 0, "0")
+end
+return redis.call("LLEN", paused)
+"""
 
 
 def is_script_fault(error: ResponseError) -> bool:
@@ -65,6 +85,18 @@ class Rescue:
                 state = "completed" if error is None else "failed"
                 pipeline.zadd(self._keys[state], {job_id: now_ms})
             await pipeline.execute(raise_on_error=False)
+
+    async def gather_paused(self) -> None:
+        """Move jobs out of the list that BullMQ 5 keeps for paused queues into ``wait``.
+
+        All others leave them in ``wait``, and so do we. When BullMQ 5 resumes the queue, it renames
+        its list to ``wait`` and drops what has come there since; unless it has none.
+        """
+        names = [self._keys[name] for name in ("wait", "paused", "meta", "marker")]
+        if not await self._client.exists(names[1]):
+            return
+        while await cast("Any", self._client.eval(_GATHER, len(names), *names)):
+            pass
 
     def _forget(self, pipeline: redis.asyncio.client.Pipeline, job_id: str) -> None:
         pipeline.lrem(self._keys["active"], 0, job_id)

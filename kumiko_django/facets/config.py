@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from kumiko_django.conf import Settings
 from kumiko_django.exceptions import SettingsError
-from kumiko_django.facets.protocols import Config
+from kumiko_django.facets.protocols import Config, NoSuchKey
 from kumiko_django.facets.request import FacetRequest
 from kumiko_django.types.dotted import load_callable
 
@@ -26,7 +26,7 @@ class TenantConfig(Mapping[str, Any]):
         try:
             return self._values[key]
         except KeyError:
-            raise KeyError(
+            raise NoSuchKey(
                 f"There is no config {key!r} for tenant {self._tenant_id!r}. Add it to what "
                 f'KUMIKO["CONFIG"] gives, or use ctx.config.get({key!r}, default).'
             ) from None

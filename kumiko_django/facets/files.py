@@ -169,8 +169,13 @@ def _refuse_links(storage: Storage, name: str) -> None:
         root, path = storage.path(ROOT), storage.path(name)
     except NotImplementedError:
         return
-    straight = os.path.join(os.path.realpath(root), os.path.relpath(path, root))
-    if os.path.normcase(os.path.realpath(path)) != os.path.normcase(straight):
+    parts = os.path.relpath(path, root).split(os.sep)
+    straight = os.path.join(os.path.realpath(root), *parts)
+    # realpath() alone says nothing of a link to itself, islink() nothing of a Windows junction.
+    is_link = any(
+        os.path.islink(os.path.join(root, *parts[:count])) for count in range(1, len(parts) + 1)
+    )
+    if is_link or os.path.normcase(os.path.realpath(path)) != os.path.normcase(straight):
         raise PermissionError(
             f"{name!r} lies behind a symbolic link, which could lead to another tenant's files."
         )

@@ -11,6 +11,13 @@ Content: TypeAlias = "bytes | File[Any] | IO[bytes]"
 Priority: TypeAlias = Literal["high", "normal", "low"]
 
 
+class NoSuchKey(KeyError):
+    """A config or secret that is not there, with a message that reads as it is written."""
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)
+
+
 @runtime_checkable
 class FileHandle(Protocol):
     """One file of one tenant. Nothing is asked of the storage before something is done."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kumiko_django.conf import Settings
-from kumiko_django.facets.protocols import Secrets
+from kumiko_django.facets.protocols import NoSuchKey, Secrets
 from kumiko_django.facets.request import FacetRequest
 from kumiko_django.types.dotted import load_callable
 from kumiko_django.types.ids import SYSTEM
@@ -33,7 +33,7 @@ class EnvironmentSecrets:
         value = self.get(name)
         if value is None:
             names = " or ".join(variables(name, self._tenant_id))
-            raise KeyError(
+            raise NoSuchKey(
                 f"There is no secret {name!r} for tenant {self._tenant_id!r}. Set the environment "
                 f"variable {names}."
             )

@@ -91,7 +91,8 @@ def _read(request: HttpRequest) -> tuple[Values, Any]:
 
 def _values_of(request: HttpRequest) -> Values:
     user = getattr(request, "user", None)
-    user_id = str(user.pk) if user is not None and user.is_authenticated else None
+    known = user is not None and user.is_authenticated and user.pk is not None
+    user_id = str(user.pk) if known else None
     request_id = id_of_header(request.headers.get(REQUEST_ID_HEADER)) or str(uuid4())
     correlation_id = id_of_header(request.headers.get(CORRELATION_ID_HEADER)) or request_id
     return {

@@ -90,7 +90,7 @@ def _read(request: HttpRequest) -> tuple[Values, Any]:
 
 
 def _values_of(request: HttpRequest) -> Values:
-    user = getattr(request, "user", None)
+    user: Any = getattr(request, "user", None)
     known = user is not None and user.is_authenticated and user.pk is not None
     user_id = str(user.pk) if known else None
     request_id = id_of_header(request.headers.get(REQUEST_ID_HEADER)) or str(uuid4())

@@ -250,11 +250,12 @@ def test_the_storage_is_the_one_of_the_alias(settings: Settings, tmp_path: Path)
 
 def test_a_factory_of_the_project_is_asked_and_false_is_none() -> None:
     asked: list[Any] = []
+    theirs: Any = object()
 
     def factory(request: Any) -> Any:
         asked.append(request)
-        return "theirs"
+        return theirs
 
-    assert make(request_of("acme"), build({"FILES": factory})) == "theirs"
+    assert make(request_of("acme"), build({"FILES": factory})) is theirs
     assert asked == [request_of("acme")]
     assert make(request_of("acme"), build({"FILES": False})) is None

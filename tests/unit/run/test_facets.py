@@ -155,7 +155,7 @@ def test_the_tenants_time_zone_is_current_in_its_run_and_nowhere_else(
     given = delivery(job_name=NAME, data={"_tenantId": tenant})
     settlement = run_one(handler_async if is_async else handler, given)
 
-    assert settlement == Complete(expected)
+    assert settlement == Complete([*expected])
     assert timezone.get_current_timezone_name() == "Europe/Berlin"
 
 

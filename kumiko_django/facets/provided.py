@@ -28,7 +28,12 @@ _MAKERS: Final[dict[str, Callable[[FacetRequest, Settings], Any]]] = {
 
 
 class Facets:
-    """Makes the facets of a run; safe to use from its tasks and threads."""
+    """Makes the facets of a run; safe to use from its tasks and threads.
+
+    Every run has one, most use none: what is needed to make some is made when the first is.
+    """
+
+    __slots__ = ("_being_made", "_facts", "_lock", "_made", "_zone", "tenant_id")
 
     def __init__(
         self,
@@ -38,12 +43,11 @@ class Facets:
         correlation_id: str = "",
     ) -> None:
         """Note for whom; nothing is made yet."""
-        self._request = FacetRequest(
-            tenant_id, job_name, SYSTEM_USER_ID, triggered_by_id, correlation_id, self.get
-        )
+        self.tenant_id = tenant_id
+        self._facts = (job_name, SYSTEM_USER_ID, triggered_by_id, correlation_id)
         self._lock = threading.RLock()
         self._made: dict[str, Any] = {}
-        self._being_made: list[str] = []
+        self._being_made: list[str] | None = None
         self._zone: dt.tzinfo | None = None
 
     def get(self, name: str) -> Any:
@@ -64,32 +68,34 @@ class Facets:
     def tz(self) -> dt.tzinfo:
         """The tenant's time zone; asked for once."""
         if self._zone is None:
-            with self._lock, ambient.entered({ambient.scope: run_scope(self._request.tenant_id)}):
-                self._zone = self._zone or tz.zone_of(self._request.tenant_id)
+            with self._lock, ambient.entered({ambient.scope: run_scope(self.tenant_id)}):
+                self._zone = self._zone or tz.zone_of(self.tenant_id)
         return self._zone
 
     def activate_time_zone(self) -> None:
         """Make the tenant's time zone the current one of this context, if it has one."""
-        if tz.has_own(self._request.tenant_id):
+        if tz.has_own(self.tenant_id):
             timezone.activate(self.tz)
 
     async def aactivate_time_zone(self) -> None:
         """The same on an event loop: the settings' callable may ask the database."""
-        if tz.has_own(self._request.tenant_id):
+        if tz.has_own(self.tenant_id):
             timezone.activate(await sync_to_async(lambda: self.tz)())
 
     def _make(self, name: str) -> Any:
         setting = name.upper()
-        if name in self._being_made:
+        being_made = self._being_made = self._being_made or []
+        if name in being_made:
             raise SettingsError(
                 f'KUMIKO["{setting}"] needs ctx.{name} itself, by way of '
-                f"{' and '.join(self._being_made)}."
+                f"{' and '.join(being_made)}."
             )
-        self._being_made.append(name)
+        being_made.append(name)
         try:
             # Whatever scope the handler is in at the moment (P104).
-            with ambient.entered({ambient.scope: run_scope(self._request.tenant_id)}):
-                made = _MAKERS[name](self._request, get_settings())
+            with ambient.entered({ambient.scope: run_scope(self.tenant_id)}):
+                request = FacetRequest(self.tenant_id, *self._facts, self.get)
+                made = _MAKERS[name](request, get_settings())
         except FacetMissing:
             raise
         except SynchronousOnlyOperation as error:
@@ -101,10 +107,10 @@ class Facets:
             # It would look as if there were no such facet.
             raise SettingsError(f'KUMIKO["{setting}"] cannot make ctx.{name}: {error}.') from error
         finally:
-            self._being_made.remove(name)
+            being_made.remove(name)
         if made is None:
             raise FacetMissing(
-                f'{self._request.job_name}: there is no ctx.{name} here. Set KUMIKO["{setting}"] '
+                f'{self._facts[0]}: there is no ctx.{name} here. Set KUMIKO["{setting}"] '
                 "to what brings it.",
                 name=name,
             )

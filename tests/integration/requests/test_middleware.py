@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.test import AsyncClient, Client, RequestFactory
 from pytest_django import Settings
 
-from kumiko_django import SYSTEM, ScopeError, SettingsError
+from kumiko_django import SYSTEM, ScopeError, SettingsError, current_tenant_id, tenant_scope
 from kumiko_django.tenancy.checks import MIDDLEWARE
 from kumiko_django.tenancy.middleware import RequestScopeMiddleware
 from tests.helpers.fixtures import QueueStateFactory
@@ -234,6 +234,25 @@ def test_a_tenant_that_makes_no_sense_is_an_error(
     with pytest.raises(error, match=part):
         Client().get("/acme/look")
     assert facts() == NOTHING
+
+
+def test_a_request_has_nothing_of_where_it_was_made(is_async: bool, anonymous: Site) -> None:
+    """A scope that is left open somewhere in the process does not become a request's."""
+    if is_async:
+        seen = async_to_sync(_get_in_a_scope)("/nobody/alook")
+    else:
+        with tenant_scope("globex"):
+            seen = anonymous.get("/nobody/look").json()
+            assert current_tenant_id() == "globex"
+
+    assert seen["tenant"] is None
+
+
+async def _get_in_a_scope(path: str) -> Any:
+    async with tenant_scope("globex"):
+        seen = (await AsyncClient().get(path)).json()
+        assert current_tenant_id() == "globex"
+        return seen
 
 
 def test_what_a_view_leaves_behind_is_put_back(anonymous: Site) -> None:

@@ -48,6 +48,7 @@ NOTHING: Facts = dict.fromkeys(("tenant", "user", "request_id", "correlation_id"
 
 def tenant_of(request: HttpRequest) -> str | None:
     """``REQUEST_TENANT``: the path says the tenant, as a subdomain does elsewhere."""
+    assert ambient.scope.get() is None
     match request.path.split("/")[1]:
         case "nobody":
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -157,21 +158,28 @@ def test_an_error_of_a_factory_is_raised_and_it_is_asked_again(configure: Config
 
 
 def test_threads_of_a_handler_share_one(configure: Configure) -> None:
+    """All eight see that there is none, and the one that makes it waits until they have."""
     asked: list[Any] = []
-    barrier = threading.Barrier(8)
+    looks = itertools.count(1)
+    all_have_looked = threading.Event()
+
+    class Made(dict[str, Any]):
+        def __contains__(self, key: object) -> bool:
+            found = super().__contains__(key)
+            if next(looks) == 8 + 1:  # and the maker once more
+                all_have_looked.set()
+            return found
 
     def factory(request: Any) -> Any:
         asked.append(request)
+        assert all_have_looked.wait(10)
         return {}
-
-    def ask(number: int) -> Any:
-        barrier.wait()
-        return of_a_run.get("config")
 
     configure(CONFIG=factory)
     of_a_run = facets()
+    of_a_run._made = Made()
     with ThreadPoolExecutor(8) as pool:
-        first, *others = pool.map(ask, range(8))
+        first, *others = pool.map(lambda number: of_a_run.get("config"), range(8))
     assert all(other is first for other in others)
     assert len(asked) == 1
 

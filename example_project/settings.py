@@ -38,6 +38,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "kumiko_django.tenancy.middleware.RequestScopeMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
@@ -80,6 +81,8 @@ KUMIKO = {
     "REDIS_URL": env.str("REDIS_URL", default="redis://127.0.0.1:6379/0"),
     "QUEUE_PREFIX": env.str("QUEUE_PREFIX", default="kumiko-example"),
     "TENANTS": "example_project.tenants.models.active_tenant_ids",
+    "REQUEST_TENANT": "example_project.tenants.access.tenant_of",
+    "CONFIG": {"days_to_pay": 14},
 }
 
 STATIC_URL = "static/"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kumiko_django.exceptions import (
     BrokerUnavailable,
     DefinitionError,
+    FacetMissing,
     KumikoError,
     PayloadError,
     PayloadTooLarge,
@@ -77,6 +78,7 @@ __all__ = [
     "DefinitionError",
     "Dispatched",
     "Every",
+    "FacetMissing",
     "JobContext",
     "JobDefinition",
     "KumikoError",

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import datetime as dt
 import difflib
-import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 from django.conf import settings as django_settings
 from django.core.signals import setting_changed
-from django.utils.module_loading import import_string
 
 from kumiko_django.exceptions import SettingsError
+from kumiko_django.types.dotted import load_callable
 
 TenantsCallable: TypeAlias = Callable[[], Iterable[Any]]
+Factory: TypeAlias = Callable[[Any], Any] | str | Literal[False]
+"""Makes a facet for a run, given a ``FacetRequest``; the dotted path; or False for none."""
 
 _DAY = 24 * 60 * 60
 _MAX_SECONDS = 1_000_000_000
@@ -57,6 +58,15 @@ class Settings:
         max_payload_bytes: ``MAX_PAYLOAD_BYTES``: largest encoded job data.
         tenants: ``TENANTS``: callable (or dotted path to one) that gives the active tenant ids;
             turns tenancy on.
+        request_tenant: ``REQUEST_TENANT``: callable of the request (or its path) that gives the
+            tenant of a request, or None; for ``RequestScopeMiddleware``.
+        files: ``FILES``: factory of ``ctx.files`` (or its path); False for no such facet.
+        files_storage: ``FILES_STORAGE``: the alias in ``STORAGES`` that ``ctx.files`` works on.
+        derivatives: ``DERIVATIVES``: functions by variant, or the factory of ``ctx.derivatives``.
+        notify: ``NOTIFY``: factory of ``ctx.notify``; False for no such facet.
+        config: ``CONFIG``: values by key, or the factory of ``ctx.config``.
+        secrets: ``SECRETS``: factory of ``ctx.secrets``; False for no such facet.
+        time_zone: ``TIME_ZONE``: callable of the tenant id that gives its time zone.
     """
 
     redis_url: str | None = field(default=None, repr=False)  # it may have a password
@@ -73,6 +83,14 @@ class Settings:
     concurrency: int = 5
     max_payload_bytes: int = 512 * 1024
     tenants: TenantsCallable | str | None = None
+    request_tenant: Callable[[Any], Any] | str | None = None
+    files: Factory | None = None
+    files_storage: str = "default"
+    derivatives: Mapping[str, Any] | Factory | None = None
+    notify: Factory | None = None
+    config: Mapping[str, Any] | Factory | None = None
+    secrets: Factory | None = None
+    time_zone: Callable[[str], Any] | str | None = None
 
     @property
     def tenancy_enabled(self) -> bool:
@@ -100,33 +118,7 @@ class Settings:
         Raises:
             SettingsError: It cannot be imported or is not callable without arguments.
         """
-        value: Any = self.tenants
-        if isinstance(value, str):
-            try:
-                value = import_string(value)
-            except ImportError as error:
-                raise SettingsError(
-                    f'KUMIKO["TENANTS"] = {self.tenants!r} cannot be imported: {error}.'
-                ) from error
-        if not callable(value):
-            raise SettingsError(
-                f'KUMIKO["TENANTS"] must be a callable without arguments that gives the active '
-                f"tenant ids, or the dotted path to one; {value!r} is neither."
-            )
-        _refuse_arguments(value)
-        callable_value: TenantsCallable = value
-        return callable_value
-
-
-def _refuse_arguments(tenants: Callable[..., Any]) -> None:
-    try:
-        inspect.signature(tenants).bind()
-    except TypeError as error:
-        raise SettingsError(
-            f'KUMIKO["TENANTS"] = {tenants!r} must be callable without arguments: {error}.'
-        ) from None
-    except ValueError:  # a builtin without a signature: the call itself will tell
-        return
+        return load_callable("TENANTS", self.tenants, "without arguments", arguments=0)
 
 
 def get_settings() -> Settings:
@@ -235,13 +227,21 @@ def _positive_int(key: str, value: object) -> int:
     return value
 
 
-def _tenants(key: str, value: object) -> Any:
-    if not callable(value) and not isinstance(value, str):
-        raise SettingsError(
-            f"KUMIKO[{key!r}] must be a callable that gives the active tenant ids, or the dotted "
-            f"path to one, not {value!r}."
-        )
-    return value
+def _callable(
+    what: str, *, or_false: bool = False, or_mapping: bool = False
+) -> Callable[[str, object], Any]:
+    others = ", False for no such facet" * or_false + ", a dict" * or_mapping
+
+    def validate(key: str, value: object) -> object:
+        fits = (or_false and value is False) or (or_mapping and isinstance(value, Mapping))
+        if not (callable(value) or isinstance(value, str) or fits):
+            raise SettingsError(
+                f"KUMIKO[{key!r}] must be a callable {what}, or the dotted path to one{others}, "
+                f"not {value!r}."
+            )
+        return value
+
+    return validate
 
 
 _VALIDATORS: dict[str, Callable[[str, object], Any]] = {
@@ -258,7 +258,15 @@ _VALIDATORS: dict[str, Callable[[str, object], Any]] = {
     "GRACE": _seconds(0.0),
     "CONCURRENCY": _positive_int,
     "MAX_PAYLOAD_BYTES": _positive_int,
-    "TENANTS": _tenants,
+    "TENANTS": _callable("that gives the active tenant ids"),
+    "REQUEST_TENANT": _callable("of the request that gives its tenant id"),
+    "FILES": _callable("of a FacetRequest that makes the facet", or_false=True),
+    "FILES_STORAGE": _text,
+    "DERIVATIVES": _callable("of a FacetRequest that makes the facet", or_mapping=True),
+    "NOTIFY": _callable("of a FacetRequest that makes the facet", or_false=True),
+    "CONFIG": _callable("of a FacetRequest that makes the facet", or_mapping=True),
+    "SECRETS": _callable("of a FacetRequest that makes the facet", or_false=True),
+    "TIME_ZONE": _callable("of the tenant id that gives its time zone"),
 }
 
 

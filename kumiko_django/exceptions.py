@@ -59,3 +59,10 @@ class BrokerUnavailable(KumikoError):
 
 class Unrecoverable(KumikoError):
     """Raised by a handler to fail its job for good, whatever retries remain (B086)."""
+
+
+class FacetMissing(KumikoError, AttributeError):
+    """A handler asks its context for something that is not there, so ``hasattr`` tells (B169).
+
+    The message names the setting or the grant that brings it.
+    """

@@ -7,8 +7,6 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import Any
 
-from django.core.files.base import ContentFile
-from django.core.files.storage import default_storage
 from django.db import transaction
 from django.utils import timezone
 
@@ -17,7 +15,6 @@ from example_project.billing.providers import CardDeclined, charge, render_page,
 from example_project.orders.models import Customer, Order, OrderImport
 from kumiko_django import Backoff, JobContext, Unrecoverable, job
 
-DAYS_TO_PAY = 14
 LETTERS_AT_A_TIME = 5
 
 
@@ -42,7 +39,7 @@ def issue_invoices(payload: ImportRef, ctx: JobContext) -> dict[str, int]:
     ctx.about(source)
     customers = list(Customer.objects.filter(orders__source=source).distinct())
     for done, customer in enumerate(customers, start=1):
-        _invoice(customer, source)
+        _invoice(customer, source, ctx.config["days_to_pay"])
         ctx.progress(done, len(customers), "customers invoiced")
     issued = Invoice.objects.filter(lines__order__source=source).distinct().count()
     ctx.log.info("invoices issued", invoices=issued)
@@ -50,7 +47,7 @@ def issue_invoices(payload: ImportRef, ctx: JobContext) -> dict[str, int]:
 
 
 @transaction.atomic
-def _invoice(customer: Customer, source: OrderImport) -> None:
+def _invoice(customer: Customer, source: OrderImport, days_to_pay: int) -> None:
     orders = list(Order.objects.filter(customer=customer, source=source, invoice_line=None))
     if not orders:
         return  # an earlier attempt came this far
@@ -59,7 +56,7 @@ def _invoice(customer: Customer, source: OrderImport) -> None:
         customer=customer,
         number=f"{source.pk}-{customer.pk}",
         total=sum(order.amount for order in orders),
-        due_on=timezone.localdate() + dt.timedelta(days=DAYS_TO_PAY),
+        due_on=timezone.localdate() + dt.timedelta(days=days_to_pay),
     )
     InvoiceLine.objects.bulk_create(InvoiceLine(invoice=invoice, order=order) for order in orders)
 
@@ -131,8 +128,7 @@ def render_statements(payload: dict[str, Any], ctx: JobContext) -> dict[str, Any
         numbers = ", ".join(invoice.number for invoice in overdue.filter(customer=customer))
         pages.append(render_page(f"{customer.name}: {numbers}"))
         ctx.progress(done, len(customers), "statements rendered")
-    name = f"statements/{ctx.tenant_id}/{ctx.job_id}.txt"
-    default_storage.delete(name)  # of an attempt that broke off
-    name = default_storage.save(name, ContentFile(b"".join(pages)))
-    ctx.log.info("statements stored", file=name, pages=len(pages))
-    return {"file": name, "pages": len(pages)}
+    file = ctx.files.handle(f"statements/{ctx.job_id}.txt")  # of this tenant, whatever the name
+    file.write(b"".join(pages))  # in place of what an attempt that broke off has left
+    ctx.log.info("statements stored", file=file.key, pages=len(pages))
+    return {"file": file.key, "pages": len(pages)}

@@ -16,11 +16,11 @@ from uuid import UUID
 from kumiko_django.conf import get_settings
 from kumiko_django.exceptions import PayloadError, PayloadTooLarge
 from kumiko_django.types.ambient import TraceContext
+from kumiko_django.types.correlation import clean_correlation_id
 from kumiko_django.types.jsonable import JSON
 from kumiko_django.types.origin import WriteOrigin
 
 FORMAT_VERSION: Final = 1
-MAX_CORRELATION_LENGTH: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +175,6 @@ def read_metadata(data: object) -> Metadata:
         write_origin=None if origin is None else WriteOrigin.from_wire(origin),
         parent_run=_uuid(raw.get("_parentRunId")),
     )
-
-
-def clean_correlation_id(value: object) -> str | None:
-    """A correlation id that may appear in logs, or None (P92: no log injection)."""
-    if not isinstance(value, str) or not value or len(value) > MAX_CORRELATION_LENGTH:
-        return None
-    return value if value.isprintable() else None
 
 
 def _object(data: object) -> dict[str, Any]:

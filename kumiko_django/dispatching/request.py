@@ -14,12 +14,7 @@ from django.core.exceptions import SynchronousOnlyOperation
 from django.utils import timezone
 
 from kumiko_django.admission.rules import rules_for
-from kumiko_django.broker.envelope import (
-    Envelope,
-    Metadata,
-    TriggerEvent,
-    clean_correlation_id,
-)
+from kumiko_django.broker.envelope import Envelope, Metadata, TriggerEvent
 from kumiko_django.broker.keys import event_job_id
 from kumiko_django.broker.options import MAX_DELAY_MS, JobOptions
 from kumiko_django.broker.producer import NewJob
@@ -32,6 +27,7 @@ from kumiko_django.exceptions import PayloadError, UnknownJobError
 from kumiko_django.tenancy.resolution import tenant_for_dispatch
 from kumiko_django.types import ambient
 from kumiko_django.types.arguments import AMBIENT, Delay, TenantArgument
+from kumiko_django.types.correlation import clean_correlation_id
 from kumiko_django.types.ids import SYSTEM, new_job_id
 from kumiko_django.types.jsonable import JSON, to_jsonable
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from kumiko_django.broker.envelope import TriggerEvent
 from kumiko_django.definitions.registry import Registry
 from kumiko_django.dispatching import dispatcher
 from kumiko_django.dispatching.results import Dispatched
+from kumiko_django.facets.protocols import Config, Derivatives, Files, Notify, Secrets
+from kumiko_django.facets.provided import Facets
 from kumiko_django.run.deferral import Deferral, deferral
 from kumiko_django.run.logbook import RunLog, readable
 from kumiko_django.types.cancellation import Cancellation
@@ -78,6 +80,7 @@ class JobContext:
     trigger_event: TriggerEvent | None
     _notes: Notes
     _cancellation: Cancellation
+    _facets: Facets
     _can_be_deferred: bool = True
     fencing_token: int | None = None
 
@@ -88,6 +91,40 @@ class JobContext:
         Nothing is stopped by it. A handler that works for long asks now and then, and returns.
         """
         return bool(self._cancellation)
+
+    @property
+    def files(self) -> Files:
+        """The tenant's files. As the other facets, it is made on first use, once a run.
+
+        Raises:
+            FacetMissing: The settings bring no such facet.
+        """
+        return cast("Files", self._facets.get("files"))
+
+    @property
+    def derivatives(self) -> Derivatives:
+        """Variants of the tenant's files; errors as :attr:`files`."""
+        return cast("Derivatives", self._facets.get("derivatives"))
+
+    @property
+    def notify(self) -> Notify:
+        """Tells people something; errors as :attr:`files`."""
+        return cast("Notify", self._facets.get("notify"))
+
+    @property
+    def config(self) -> Config:
+        """The tenant's settings; errors as :attr:`files`."""
+        return cast("Config", self._facets.get("config"))
+
+    @property
+    def secrets(self) -> Secrets:
+        """The tenant's secrets; errors as :attr:`files`."""
+        return cast("Secrets", self._facets.get("secrets"))
+
+    @property
+    def tz(self) -> dt.tzinfo:
+        """The tenant's time zone, which is the current one in the run; else Django's (B141)."""
+        return self._facets.tz
 
     def defer(self, delay: float | dt.timedelta) -> Deferral:
         """Go on with this run later: ``return ctx.defer(60)``, or ``raise ctx.defer(60)``.

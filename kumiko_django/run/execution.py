@@ -196,6 +196,7 @@ class _Call:
     def in_thread(self) -> Ending:
         """Call a sync handler."""
         try:
+            self.ctx._facets.activate_time_zone()
             return _checked(self.handler(self.payload, self.ctx))
         except BaseException as error:  # noqa: BLE001  (SystemExit is a failure, no more)
             return Raised(error)
@@ -209,6 +210,7 @@ class _Call:
 async def _guarded(call: _Call, thread: _RunThread) -> Ending:
     async with thread:
         try:
+            await call.ctx._facets.aactivate_time_zone()
             return Returned(await call.on_loop())
         except BaseException as error:  # noqa: BLE001  (bullmq-python 1.3: CancelledError, too)
             return Raised(error)

@@ -16,6 +16,7 @@ from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.definitions.options import Backoff
 from kumiko_django.definitions.registry import registry
 from kumiko_django.exceptions import ScopeError
+from kumiko_django.facets.provided import Facets
 from kumiko_django.history.events import LogLine, RunEnded, RunStarted
 from kumiko_django.history.recorder import Recorder
 from kumiko_django.run.context import JobContext, Notes, TriggeredBy
@@ -170,6 +171,7 @@ class Run:
             trigger_event=self.meta.trigger_event,
             _notes=self._notes,
             _cancellation=self.delivery.cancellation,
+            _facets=Facets(self.tenant_id, self._name, user, self.correlation_id),
             _can_be_deferred=self.delivery.queued,
             fencing_token=self.delivery.fencing_token,
         )

@@ -133,7 +133,7 @@ def test_statements_report_their_progress(site: Site, client: Client, end_of: En
         "total": LATE_CUSTOMERS,
         "message": "statements rendered",
     }
-    stored = site.data_dir / "media" / run["result"]["file"]
+    stored = site.data_dir / "media/tenants/t-nordlicht" / run["result"]["file"]
     assert stored.read_text().count("\f") == run["result"]["pages"] == LATE_CUSTOMERS
 
 

@@ -15,11 +15,11 @@ from kumiko_django.broker.envelope import (
     Envelope,
     Metadata,
     TriggerEvent,
-    clean_correlation_id,
     read_metadata,
     read_payload,
 )
 from kumiko_django.types.ambient import TraceContext
+from kumiko_django.types.correlation import clean_correlation_id
 from kumiko_django.types.origin import MalformedOrigin, WriteOrigin
 
 pytestmark = pytest.mark.once

@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any, Protocol
 
+from kumiko_django import JobContext
 from kumiko_django.broker.delivery import Delivery, Settlement
+from kumiko_django.history.recorder import Recorder
+from kumiko_django.run.state import Run
 
 NAME = "testapp:job:under-test"
 """The job that ``run_one`` registers."""
@@ -32,3 +35,8 @@ def delivery(**values: Any) -> Delivery:
         "start": 1,
     }
     return Delivery(**{**defaults, **values})
+
+
+def context() -> JobContext:
+    """The context of a run that nobody records."""
+    return Run(delivery(), "worker-1", Recorder()).context()

@@ -18,8 +18,9 @@ from kumiko_django.run import execution
 from kumiko_django.run.execution import BrokenOff, Executor, Raised, Returned
 from kumiko_django.run.threads import HandlerThreads
 from tests.app.models import Order
+from tests.unit.run.deliveries import context
 
-CTX = cast("JobContext", None)
+CTX = context()
 
 
 def definition(handler: Any) -> JobDefinition:

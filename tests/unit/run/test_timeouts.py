@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from contextvars import copy_context as new_context
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -19,8 +19,9 @@ from kumiko_django.run.threads import HandlerThreads
 from kumiko_django.run.timeouts import Stoppable, TimedOut, timed_out
 from kumiko_django.types.cancellation import Cancellation
 from tests.helpers.waiting import await_until, wait_until
+from tests.unit.run.deliveries import context
 
-CTX = cast("JobContext", None)
+CTX = context()
 LONG = 30.0
 
 

@@ -1,0 +1,70 @@
+"""The keys of ``KUMIKO`` for requests and facets, right and wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kumiko_django import SettingsError
+from kumiko_django.conf import build
+from kumiko_django.types.dotted import load_callable
+
+pytestmark = pytest.mark.once
+
+CALLABLES = ("REQUEST_TENANT", "FILES", "DERIVATIVES", "NOTIFY", "CONFIG", "SECRETS", "TIME_ZONE")
+
+
+def function(argument: Any) -> Any:
+    return argument
+
+
+@pytest.mark.parametrize("key", CALLABLES)
+def test_a_callable_or_its_path(key: str) -> None:
+    assert getattr(build({}), key.lower()) is None
+    assert getattr(build({key: None}), key.lower()) is None
+    for value in (function, f"{__name__}.function"):
+        kept = getattr(build({key: value}), key.lower())
+        assert kept is value
+        assert load_callable(key, kept, "of something") is function
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("FILES", False),
+        ("NOTIFY", False),
+        ("SECRETS", False),
+        ("CONFIG", {"a": 1}),
+        ("CONFIG", {}),
+        ("DERIVATIVES", {"preview": function}),
+        ("FILES_STORAGE", "private"),
+    ],
+)
+def test_what_else_is_right(key: str, value: Any) -> None:
+    assert getattr(build({key: value}), key.lower()) == value
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "part"),
+    [
+        *((key, 5, "must be a callable") for key in CALLABLES),
+        *((key, True, "must be a callable") for key in CALLABLES),
+        *((key, ["a"], "dotted path to one") for key in CALLABLES),
+        ("REQUEST_TENANT", False, "of the request"),
+        ("TIME_ZONE", False, "of the tenant id"),
+        ("TIME_ZONE", {}, "of the tenant id"),
+        ("CONFIG", False, "a dict"),
+        ("FILES", {}, "False for no such facet"),
+        ("FILES_STORAGE", "", "must not be empty"),
+        ("FILES_STORAGE", False, "must be text"),
+    ],
+)
+def test_what_is_wrong_is_refused_by_key(key: str, value: Any, part: str) -> None:
+    with pytest.raises(SettingsError, match=part) as caught:
+        build({key: value})
+    assert f"KUMIKO[{key!r}]" in str(caught.value)
+
+
+def test_a_builtin_without_a_signature_is_taken_at_its_word() -> None:
+    assert load_callable("CONFIG", dict, "of something") is dict

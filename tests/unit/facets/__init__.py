@@ -1,0 +1,3 @@
+"""The facets of a handler's context."""
+
+from __future__ import annotations

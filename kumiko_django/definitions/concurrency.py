@@ -38,6 +38,11 @@ def window_ms(definition: JobDefinition) -> int:
     return milliseconds(definition.debounce or definition.throttle)
 
 
+def quiet_ms(definition: JobDefinition) -> int:
+    """By how much its mode delays a job that is queued: ``debounce`` by its window, else 0."""
+    return window_ms(definition) if definition.concurrency == "debounce" else 0
+
+
 def mode_of(definition: JobDefinition) -> Concurrency:
     """The ``concurrency`` that holds."""
     return definition.concurrency or "parallel"

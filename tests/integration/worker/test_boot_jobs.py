@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from typing import Any
@@ -11,7 +12,7 @@ import redis
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from kumiko_django import SYSTEM, Backoff, JobContext, JobDefinition
+from kumiko_django import SYSTEM, Backoff, JobContext, JobDefinition, dispatch
 from kumiko_django.broker import boot, producer
 from kumiko_django.history.models import JobRun
 from kumiko_django.worker import boot as boot_jobs
@@ -204,6 +205,35 @@ def test_one_for_every_tenant_is_queued_as_its_wrapper(
     assert stored.name == "_perTenant:testapp:job:seed"
     assert stored.opts["attempts"] == 3, "those of a wrapper"
     assert sorted(ctx.tenant_id for ctx in seed.contexts) == sorted(tenants)
+
+
+def test_it_passes_the_door_when_it_is_queued(
+    host: StartHost, define: Define, queue_state: QueueStateFactory
+) -> None:
+    """B105, P08: what one that waits already keeps out is on record, and has had its turn."""
+    seed = Seed(define, concurrency="skip")
+    waiting = dispatch(seed.definition, tenant_id=SYSTEM).job_id
+    start(host)
+    start(host)
+    state = queue_state("worker")
+    assert state.client.hgetall(state.key("kumiko-boot-enqueued")) == {BOOT_ID: "1"}
+    assert not state.exists(BOOT_ID)
+    assert [ctx.job_id for ctx in seed.contexts] == [waiting]
+    row = ended_run(BOOT_ID)
+    assert (row.status, row.reason, row.final) == ("skipped", "skipped", True)
+    assert (row.attempt, row.start, row.tenant_id) == (0, 0, SYSTEM)
+
+
+def test_one_that_has_to_wait_is_parked_when_it_is_queued(
+    define: Define, queue_state: QueueStateFactory
+) -> None:
+    """P08, P12: in the order of admission, whoever fetches it."""
+    seed = Seed(define, concurrency="sequential")
+    dispatch(seed.definition, tenant_id=SYSTEM)
+    asyncio.run(boot_jobs.enqueue_boot_jobs("worker", asyncio.Event()))
+    state = queue_state("worker")
+    assert state.delayed == [BOOT_ID]
+    assert state.client.hexists(state.key("kumiko-boot-enqueued"), BOOT_ID)
 
 
 def test_reset_makes_it_run_again(

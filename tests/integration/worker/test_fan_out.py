@@ -40,7 +40,6 @@ from tests.integration.worker.host_thread import (
     ended_runs,
 )
 
-
 NOTHING_ELSE = {"parked": 0, "skipped": 0, "already_there": 0}
 
 

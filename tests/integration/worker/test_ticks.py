@@ -218,7 +218,7 @@ def _missed(define: Define, schedulers: Schedulers, catch_up: Any) -> tuple[JobD
 
 
 @pytest.mark.parametrize(
-    ("catch_up", "missed"), [("one", [-5000]), ("none", []), ("all", [-5000, 0])]
+    ("catch_up", "missed"), [("one", [-5000]), ("none", [-5000]), ("all", [-5000, 0])]
 )
 def test_what_was_missed_while_nothing_ran(
     define: Define,
@@ -228,7 +228,10 @@ def test_what_was_missed_while_nothing_ran(
     catch_up: str,
     missed: list[int],
 ) -> None:
-    """P53, user-needs 32: down over two occurrences, one run, none, or both; then as planned."""
+    """P53, user-needs 32: down over two occurrences, one run, none, or both; then as planned.
+
+    That there is none is on record like every skip that no caller sees (design 6).
+    """
     _, last_ms = _missed(define, schedulers, catch_up)
     with caplog.at_level(logging.WARNING, "kumiko_django.broker"):
         host("worker")
@@ -238,7 +241,12 @@ def test_what_was_missed_while_nothing_ran(
     assert times(found)[: len(missed) + 1] == [last_ms + each for each in missed] + [last_ms + 5000]
     assert schedulers.state.counts()["active"] == 0
     told = "catch_up is 'none'" in caplog.text
-    assert told == (catch_up == "none")
+    assert told == (catch_up == "none") == (found[0].status == "skipped")
+    assert {run.status for run in found[1:]} == {"completed"}
+    if told:
+        assert found[0].reason == "missed: no worker was there, and catch_up is 'none'"
+        assert (found[0].attempt, found[0].start, found[0].final) == (0, 0, True)
+        assert found[0].queue_job_id in schedulers.state.completed, "done, as far as the queue goes"
 
 
 def test_late_is_not_missed(define: Define, host: StartHost, schedulers: Schedulers) -> None:

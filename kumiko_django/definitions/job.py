@@ -119,7 +119,7 @@ class JobDefinition:
         self._check_choices(where)
         self._check_retries(where)
         if self.concurrency is None:
-            self._set("concurrency", default_concurrency(self.trigger))
+            self._set("concurrency", default_concurrency(self.trigger, self.catch_up))
         concurrency_options.check(self, where)
         check_schedule(self, where)
         check_per_tenant(self.per_tenant, self.spread, self.tenant, where)

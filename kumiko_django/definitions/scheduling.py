@@ -25,9 +25,17 @@ def scheduled_trigger(definition: JobDefinition) -> Scheduled | None:
     return trigger if isinstance(trigger, Cron | Every) else None
 
 
-def default_concurrency(trigger: Trigger) -> Literal["skip", "parallel"]:
-    """The mode of a definition that names none: a slow scheduled job must not pile up (P52)."""
-    return "skip" if isinstance(trigger, Cron | Every) else "parallel"
+def default_concurrency(
+    trigger: Trigger, catch_up: CatchUp | None
+) -> Literal["skip", "sequential", "parallel"]:
+    """The mode of a definition that names none.
+
+    A slow scheduled job must not pile up (P52); unless every occurrence shall run (P53): then they
+    wait for one another.
+    """
+    if not isinstance(trigger, Cron | Every):
+        return "parallel"
+    return "sequential" if catch_up == "all" else "skip"
 
 
 def belongs_to_no_single_tenant(definition: JobDefinition) -> bool:
@@ -54,7 +62,25 @@ def check_schedule(definition: JobDefinition, where: str) -> None:
                 "Drop it."
             )
         return
+    if catch_up == "all":
+        _refuse_what_drops(definition, where)
     check_tenant(definition, where, type(definition.trigger).__name__)
+
+
+def _refuse_what_drops(definition: JobDefinition, where: str) -> None:
+    """Refuse what would drop occurrences where all of them shall run (P10, P53)."""
+    mode, cap = definition.concurrency, definition.max_per_tenant
+    if mode not in ("sequential", "parallel"):
+        raise DefinitionError(
+            f"{where}: catch_up='all' and concurrency={mode!r} exclude each other: the mode drops "
+            "some of the occurrences. Use 'sequential' (the default with 'all') or 'parallel', or "
+            "drop catch_up=."
+        )
+    if cap is not None and not definition.per_tenant:
+        raise DefinitionError(
+            f"{where}: catch_up='all' and max_per_tenant={cap!r} exclude each other: occurrences "
+            "over the cap are skipped. Drop one."
+        )
 
 
 def check_tenant(definition: JobDefinition, where: str, starter: str) -> None:

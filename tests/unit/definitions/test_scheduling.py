@@ -13,6 +13,9 @@ from kumiko_django.definitions.scheduling import default_concurrency
 pytestmark = pytest.mark.once
 
 
+ALL: dict[str, Any] = {"trigger": Cron("@daily"), "catch_up": "all"}
+
+
 def handler(payload: Any, ctx: Any) -> None: ...
 
 
@@ -36,6 +39,20 @@ def test_catching_up_has_three_rules(trigger: Any, catch_up: Any) -> None:
         ({"catch_up": "one"}, r"has no effect without trigger=Cron\(...\) or Every"),
         ({"trigger": "0 6 * * *"}, r"trigger must be Manual\(\), Cron\(pattern\), Every"),
         ({"trigger": Cron}, "trigger must be"),
+        *(
+            (
+                {**ALL, **mode},
+                f"catch_up='all' and concurrency='{mode['concurrency']}' exclude .*"
+                "drops some of the occurrences.*Use 'sequential'.*or 'parallel'",
+            )
+            for mode in (
+                {"concurrency": "skip"},
+                {"concurrency": "replace"},
+                {"concurrency": "debounce", "debounce": 5},
+                {"concurrency": "throttle", "throttle": 5},
+            )
+        ),
+        ({**ALL, "max_per_tenant": 2}, "catch_up='all' and max_per_tenant=2 exclude .*Drop one"),
     ],
 )
 def test_what_does_not_go_together_is_refused(options: dict[str, Any], message: str) -> None:
@@ -59,6 +76,18 @@ def test_a_clock_knows_no_tenant(trigger: Any, settings: Settings) -> None:
 
 def test_scheduled_jobs_do_not_pile_up_unless_they_say_so() -> None:
     """P52, user-needs 34: the mode of a definition that names none."""
-    assert default_concurrency(Cron("@daily")) == "skip"
-    assert default_concurrency(Every(60)) == "skip"
-    assert default_concurrency(Manual()) == "parallel"
+    for trigger in (Cron("@daily"), Every(60)):
+        assert [default_concurrency(trigger, rule) for rule in (None, "one", "none", "all")] == [
+            "skip", "skip", "skip", "sequential",
+        ]  # fmt: skip
+    assert default_concurrency(Manual(), None) == "parallel"
+
+
+@pytest.mark.parametrize("mode", ["sequential", "parallel"])
+def test_all_that_was_missed_runs(mode: Any) -> None:
+    """P53: the mode drops nothing, and it is one after the other unless the definition says so."""
+    assert defined(**ALL).concurrency == "sequential"
+    assert defined(**ALL, concurrency=mode).concurrency == mode
+    # Children over the cap wait for their turn; nothing is dropped.
+    each = JobDefinition(handler=handler, per_tenant=True, max_per_tenant=2, **ALL)
+    assert each.concurrency == "sequential"

@@ -62,8 +62,8 @@ def check(definition: JobDefinition, where: str) -> None:
             f"{where}: concurrency_scope='global' has no effect without concurrency=. Add it, or "
             "drop concurrency_scope=."
         )
-    for option in ("debounce", "throttle"):
-        _check_window(option, getattr(definition, option), mode, where)
+    for option, window in (("debounce", definition.debounce), ("throttle", definition.throttle)):
+        _check_window(option, window, mode, where)
     _check_max_wait(definition.max_wait, definition.debounce, where)
     _check_cap(definition.max_per_tenant, where)
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from pydantic import ValidationError
+
 from kumiko_django.conf import get_settings
 from kumiko_django.definitions.triggers import Cron, Every, Scheduled, Trigger
-from kumiko_django.exceptions import DefinitionError, SettingsError
+from kumiko_django.exceptions import DefinitionError, PayloadError, SettingsError
 
 if TYPE_CHECKING:
     from kumiko_django.definitions.job import JobDefinition
@@ -64,7 +66,9 @@ def check_schedule(definition: JobDefinition, where: str) -> None:
         return
     if catch_up == "all":
         _refuse_what_drops(definition, where)
-    check_tenant(definition, where, type(definition.trigger).__name__)
+    starter = type(definition.trigger).__name__
+    check_tenant(definition, where, starter)
+    check_empty_payload(definition, where, starter)
 
 
 def _refuse_what_drops(definition: JobDefinition, where: str) -> None:
@@ -81,6 +85,32 @@ def _refuse_what_drops(definition: JobDefinition, where: str) -> None:
             f"{where}: catch_up='all' and max_per_tenant={cap!r} exclude each other: occurrences "
             "over the cap are skipped. Drop one."
         )
+
+
+def check_empty_payload(definition: JobDefinition, where: str, starter: str) -> None:
+    """Refuse a schema that does not take the empty payload of a job that nobody dispatches.
+
+    Args:
+        definition: The job, with its schema.
+        where: Names it in the message.
+        starter: What starts it, e.g. ``Cron``.
+
+    Raises:
+        DefinitionError: Every run would fail.
+    """
+    if definition.payload_schema is None:
+        return
+    try:
+        definition.payload_schema.load({})
+    except PayloadError as error:
+        if not isinstance(error.__cause__, ValidationError):
+            return  # a validator of the host's broke: what it asks for may be there by then
+        raise DefinitionError(
+            f"{where}: {starter} starts the job with an empty payload, which its schema refuses: "
+            f"{error} Give the fields defaults."
+        ) from error
+    except DefinitionError:
+        return  # it names what is defined further down; the run will tell
 
 
 def check_tenant(definition: JobDefinition, where: str, starter: str) -> None:

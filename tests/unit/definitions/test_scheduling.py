@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, model_validator
 from pytest_django import Settings
+from typing_extensions import TypedDict
 
 from kumiko_django import Cron, DefinitionError, Every, JobDefinition, Manual
 from kumiko_django.definitions.scheduling import default_concurrency
@@ -59,6 +61,42 @@ def test_what_does_not_go_together_is_refused(options: dict[str, Any], message: 
     """P10: by name and with the fix."""
     with pytest.raises(DefinitionError, match=message):
         defined(**options)
+
+
+class Sized(BaseModel):
+    size: int
+
+
+class Defaulted(BaseModel):
+    size: int = 3
+
+
+class Named(TypedDict):
+    name: str
+
+
+class Particular(BaseModel):
+    size: int = 3
+
+    @model_validator(mode="after")
+    def _look(self) -> Particular:
+        raise LookupError("there is no database yet")
+
+
+@pytest.mark.parametrize("each", [False, True], ids=["one", "per tenant"])
+@pytest.mark.parametrize("trigger", [Cron("@daily"), Every(60)], ids=["Cron", "Every"])
+def test_a_schema_must_take_the_empty_payload(trigger: Any, each: bool) -> None:
+    """P10, P33: a clock gives none, so every occurrence would fail."""
+    given = {"trigger": trigger, "per_tenant": each, "tenant": "required" if each else "system"}
+    for schema in (Sized, Named):
+        with pytest.raises(DefinitionError) as told:
+            defined(schema=schema, **given)
+        assert f"{type(trigger).__name__} starts the job with an empty payload" in str(told.value)
+        assert "Field required" in str(told.value)
+        assert "Give the fields defaults." in str(told.value)
+    defined(schema=Defaulted, **given)
+    defined(schema=Particular, **given)  # a validator's own fault, which may pass by then
+    defined(schema=Sized)
 
 
 @pytest.mark.parametrize("trigger", [Cron("@daily"), Every(60)])

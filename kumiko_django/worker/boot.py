@@ -14,7 +14,7 @@ from kumiko_django.admission.rules import rules_for
 from kumiko_django.broker import boot, producer
 from kumiko_django.broker.door import Decision
 from kumiko_django.broker.envelope import Envelope, Metadata
-from kumiko_django.broker.keys import boot_id
+from kumiko_django.broker.keys import boot_id, child_id
 from kumiko_django.broker.options import JobOptions
 from kumiko_django.broker.producer import NewJob
 from kumiko_django.definitions.concurrency import quiet_ms
@@ -24,6 +24,7 @@ from kumiko_django.definitions.registry import registry
 from kumiko_django.dispatching import skips
 from kumiko_django.dispatching.request import queued_as
 from kumiko_django.exceptions import BrokerUnavailable, DefinitionError
+from kumiko_django.tenancy.directory import active_tenants
 from kumiko_django.types.ids import SYSTEM
 
 logger = logging.getLogger("kumiko_django.worker")
@@ -134,6 +135,7 @@ def reset_boot_job(name: str) -> str:
         UnknownJobError: There is no such job.
         DefinitionError: It is no boot job.
         CannotReset: It waits or runs at this moment.
+        SettingsError, ScopeError: It is for every tenant, and ``TENANTS`` cannot be asked.
         BrokerUnavailable: Redis does not answer.
     """
     definition = registry.get(name)
@@ -144,10 +146,20 @@ def reset_boot_job(name: str) -> str:
             f"{called} is no boot job (run_on_boot=True). Boot jobs are: {boots or 'none'}."
         )
     try:
-        was_marked = boot.reset(definition.lane, ids_of(definition))
+        was_marked = boot.reset(definition.lane, _ids_with_children(definition))
     except boot.StillQueued:
+        jobs = ", or one of its jobs for the tenants," if definition.per_tenant else ""
         raise CannotReset(
-            f"{called} is waiting or running at this moment. Try again when it has ended."
+            f"{called}{jobs} is waiting or running at this moment. Try again when it has ended."
         ) from None
     done = "is forgotten" if was_marked else "had not been queued yet"
     return f"{called} {done}; the next worker of lane {definition.lane} that starts queues it."
+
+
+def _ids_with_children(definition: JobDefinition) -> tuple[str, ...]:
+    """What has to be forgotten: a child that the queue still knows would not be added again."""
+    ids = ids_of(definition)
+    if not definition.per_tenant:
+        return ids
+    tenants = active_tenants()
+    return (*ids, *(child_id(wrapper_id, tenant) for wrapper_id in ids for tenant in tenants))

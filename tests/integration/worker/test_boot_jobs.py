@@ -14,6 +14,7 @@ from pytest_django import Settings
 
 from kumiko_django import SYSTEM, Backoff, JobContext, JobDefinition, dispatch
 from kumiko_django.broker import boot, producer
+from kumiko_django.broker.keys import child_id
 from kumiko_django.history.models import JobRun
 from kumiko_django.worker import boot as boot_jobs
 from kumiko_django.worker.exit_codes import ExitCode
@@ -256,6 +257,26 @@ def test_reset_makes_it_run_again(
     call_command("runjobs", "--reset", "testapp:job:seed")
     call_command("runjobs", "--reset", "testapp:job:seed")
     assert "had not been queued yet" in capsys.readouterr().out
+
+
+def test_reset_of_one_for_every_tenant(
+    host: StartHost, define: Define, tenants: tuple[str, ...], queue_state: QueueStateFactory
+) -> None:
+    """B103, B065: each tenant has its job again, which the queue knows under the same id."""
+    seed = Seed(define, per_tenant=True, tenant="required")
+    start(host)
+    child, state = child_id(BOOT_ID, tenants[0]), queue_state("worker")
+    # As if it had been retried by hand.
+    state.client.zrem(state.key("completed"), child)
+    state.client.zadd(state.key("delayed"), {child: 2**60})
+    with pytest.raises(CommandError, match="or one of its jobs for the tenants, is waiting"):
+        call_command("runjobs", "--reset", "testapp:job:seed")
+    state.client.zrem(state.key("delayed"), child)
+    state.client.zadd(state.key("failed"), {child: 1})
+    call_command("runjobs", "--reset", "testapp:job:seed")
+    start(host)
+    assert sorted(ctx.tenant_id for ctx in seed.contexts) == sorted(tenants * 2)
+    assert ended_runs(child, 2)[-1].status == "completed"
 
 
 def test_reset_of_what_cannot_be_reset(

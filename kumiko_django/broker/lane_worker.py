@@ -171,6 +171,7 @@ class LaneWorker:
 
         Raises:
             Refused: The job is no longer ours, or cannot be completed and has been failed.
+            OtherKind: It is done, but for the record, which cannot be kept there.
         """
         field = records.record_field(delivery)
         try:
@@ -202,10 +203,10 @@ class LaneWorker:
         self, delivery: Delivery, token: str, settlement: Settlement, record: str
     ) -> None:
         await self._rescue.put_aside(delivery.job_id, settling.error_of(settlement))
-        await records.store(self.channel, self.lane, records.record_field(delivery), record)
         if delivery.rules is not None:
             call = door.releasing(delivery, token, settlement)
             await self.channel.run(call.code, call.keys, call.args)
+        await records.store(self.channel, self.lane, records.record_field(delivery), record)
 
     async def _tell(
         self, job: Job, delivery: Delivery, token: str, settlement: Settlement, record: str,

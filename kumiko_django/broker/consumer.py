@@ -25,13 +25,14 @@ from kumiko_django.broker.entrance import Entrance
 from kumiko_django.broker.foreign import lenient
 from kumiko_django.broker.lane_worker import LaneWorker, Refused, Taken
 from kumiko_django.broker.locks import LockKeeper
+from kumiko_django.broker.stalled import cancel_surely, watch_stalled
 from kumiko_django.definitions.options import Lane
 from kumiko_django.types.scrub import scrub
 
 logger = logging.getLogger("kumiko_django.broker")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
-_WAKE_SECONDS, _LOOK_SECONDS, _CANCEL_SECONDS = 1.0, 1.0, 0.05
+_WAKE_SECONDS, _LOOK_SECONDS = 1.0, 1.0
 LOCK_LOST = "its lock is lost; another worker may run it now"
 MOST_FAULTS = 10
 """A consumer that only meets faults, one after the other, is better started anew."""
@@ -73,6 +74,7 @@ class Consumer:
         self._token_base = uuid4().hex
         self._fetches = 0
         self._faults = 0
+        self._unusable: records.OtherKind | None = None
         self._away = False
         self._pause = _FIRST_PAUSE
 
@@ -94,26 +96,34 @@ class Consumer:
         self._stopping = True
         self._changed.set()
         if self._idle is not None:
-            self._idle.cancel()
+            cancel_surely(self._idle)
 
     def leave(self) -> None:
         """Stop trying to settle jobs with a Redis that is away: the process ends now."""
         self._leaving.set()
 
     async def run(self) -> None:
-        """Consume until told to stop fetching."""
+        """Consume until told to stop fetching.
+
+        Raises:
+            OtherKind: The records of runs cannot be kept.
+        """
         self._keeper.open()
-        stalled = asyncio.create_task(self._watch_stalled(), name=f"kumiko-stalled-{self.lane}")
+        stalled = asyncio.create_task(
+            watch_stalled(self._worker), name=f"kumiko-stalled-{self.lane}"
+        )
         try:
+            with contextlib.suppress(RedisError, OSError):
+                await records.refuse_other_kind(self._worker.channel, self.lane)
             while await self._slot_is_free():
                 taken = await self._take()
                 if taken is not None:
                     self._begin(taken)
+            if self._unusable is not None:
+                raise self._unusable
         finally:
-            while not stalled.done():
-                # Again and again: in the middle of a command a cancellation may get lost.
-                stalled.cancel()
-                await asyncio.wait([stalled], timeout=_CANCEL_SECONDS)
+            cancel_surely(stalled)
+            await asyncio.wait([stalled])
             if not self._away:
                 with contextlib.suppress(RedisError, OSError):
                     async with asyncio.timeout(_WAKE_SECONDS):
@@ -160,6 +170,8 @@ class Consumer:
             await self._wait_idle()
         except (RedisError, OSError) as error:
             await self._wait_away(error)
+        except records.OtherKind:
+            raise
         except Exception:
             # Ours to mend. Whatever was taken is handed out again when its lock has run out; the
             # jobs behind it must not wait for that. If it goes on like this, the process ends.
@@ -265,6 +277,10 @@ class Consumer:
                     "Job %s (%s) cannot be settled as it ended (%s): %s",
                     delivery.job_id, delivery.job_name, error, _MEANING[fate],
                 )  # fmt: skip
+            except records.OtherKind as error:
+                # The queue has been told, and the history will be; but it ends here.
+                fate, self._unusable = Fate.AGREED, error
+                self.stop_fetching()
             except (RedisError, OSError) as error:
                 self._keeper.hold(token, delivery.job_id)
                 if not self._leaving.is_set():
@@ -276,17 +292,6 @@ class Consumer:
                 fate = Fate.UNTOLD
             await verdict.told(fate)
             return taken
-
-    async def _watch_stalled(self) -> None:
-        while True:
-            try:
-                for job_id in await self._worker.requeue_stalled():
-                    logger.warning("Job %s lost its worker and is queued again", job_id)
-            except (RedisError, OSError):
-                logger.debug("Stalled jobs cannot be looked for now", exc_info=True)
-            except Exception:
-                logger.exception("Looking for stalled jobs of lane %s met a fault", self.lane)
-            await asyncio.sleep(self._worker.lock_ms / 1000)
 
     def _lock_lost(self, job_id: str, token: str) -> None:
         logger.warning("The lock of job %s is lost; another worker may run it now", job_id)

@@ -39,6 +39,7 @@ class Delivery:
             slot is lost says so here.
         is_tick: Whether a scheduler has made it.
         has_passed: Whether it has come through the door (design 4).
+        not_wanted: Why it is not to be run, whatever the door says; empty if it is.
         rules: What the door has to say about it, where it has.
         fencing_token: Rises with every slot that is claimed; None where it needs none.
     """
@@ -61,6 +62,7 @@ class Delivery:
     cancellation: Cancellation = field(default_factory=Cancellation, compare=False, repr=False)
     is_tick: bool = False
     has_passed: bool = False
+    not_wanted: str = ""
     rules: Rules | None = None
     fencing_token: int | None = None
 

@@ -25,7 +25,7 @@ from kumiko_django.broker.lua import composed
 from kumiko_django.broker.rules import Rules
 from kumiko_django.conf import get_settings
 from kumiko_django.definitions.options import Lane
-from kumiko_django.types.results import Status
+from kumiko_django.types.results import Dispatched, Status
 
 MARK: Final = "kumiko"
 """Field of a job that has come through the door; the turn it was given, where it needs one."""
@@ -43,6 +43,11 @@ class Decision:
     job_id: str
     status: Status = "queued"
     reason: str | None = None
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the job is in the queue."""
+        return bool(Dispatched(self.status, self.job_id))
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,8 @@ class Entrance:
         Raises:
             RedisError: Redis refuses, or is away while the process ends.
         """
+        if delivery.not_wanted:
+            return delivery, await self._desk.skip(delivery, delivery.not_wanted)
         rules = self._desk.rules(delivery)
         if rules is None:
             return delivery, await self._desk.run(delivery)

@@ -31,7 +31,7 @@ from kumiko_django.broker.options import stored_priority
 from kumiko_django.broker.rescue import Rescue, is_script_fault
 from kumiko_django.broker.rules import Rules
 from kumiko_django.broker.settling import LARGEST_NUMBER
-from kumiko_django.broker.ticks import Ticks, tell_missed
+from kumiko_django.broker.ticks import MISSED, Ticks, tell_missed
 from kumiko_django.conf import get_settings
 from kumiko_django.definitions.options import Lane
 
@@ -125,12 +125,11 @@ class LaneWorker:
             return None
         if not self._rescue.is_ghost(data):
             fields, (data, missed) = data, await self._ticks.advance(data, job_id)
-            if missed:
-                tell_missed(data.get("name", "?"), job_id)
-                await self._rescue.drop(job_id)
-                return None
             job, delivery = await self._parse(data, job_id, token)
             delivery = door.seen(delivery, fields)
+            if missed:
+                tell_missed(delivery.job_name, job_id)
+                delivery = replace(delivery, not_wanted=MISSED)
             if delivery.start > 1:
                 former = await records.of_former_runs(self.channel, delivery)
                 delivery = replace(delivery, former=former)
@@ -172,6 +171,7 @@ class LaneWorker:
 
         Raises:
             Refused: The job is no longer ours, or cannot be completed and has been failed.
+            OtherKind: It is done, but for the record, which cannot be kept there.
         """
         field = records.record_field(delivery)
         try:
@@ -203,10 +203,10 @@ class LaneWorker:
         self, delivery: Delivery, token: str, settlement: Settlement, record: str
     ) -> None:
         await self._rescue.put_aside(delivery.job_id, settling.error_of(settlement))
-        await records.store(self.channel, self.lane, records.record_field(delivery), record)
         if delivery.rules is not None:
             call = door.releasing(delivery, token, settlement)
             await self.channel.run(call.code, call.keys, call.args)
+        await records.store(self.channel, self.lane, records.record_field(delivery), record)
 
     async def _tell(
         self, job: Job, delivery: Delivery, token: str, settlement: Settlement, record: str,

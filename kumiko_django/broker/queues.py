@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from redis.asyncio import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
@@ -24,6 +25,25 @@ Client: TypeAlias = Redis
 """A connection to the broker, for rooms that only pass it on."""
 
 _RETRIES_LOOKED_AT: Final = 1000
+_COUNTED: Final = ("wait", "prioritized", "active", "delayed")
+_COUNT: Final = """
+local answer = {}
+for lane = 1, #KEYS / 4 do
+  local wait, prioritized, active, delayed = unpack(KEYS, lane * 4 - 3, lane * 4)
+  local retrying = 0
+  for _, id in ipairs(redis.call("ZRANGE", delayed, 0, ARGV[2] - 1)) do
+    local attempts = redis.pcall("HGET", ARGV[2 + lane] .. id, "atm")
+    if type(attempts) == "string" and attempts ~= "" and attempts ~= "0" then
+      retrying = retrying + 1
+    end
+  end
+  answer[lane] = {
+    redis.call("LLEN", wait), redis.call("ZCARD", prioritized), redis.call("LLEN", active),
+    redis.call("ZCARD", delayed), redis.call("ZCOUNT", delayed, "-inf", ARGV[1]), retrying,
+  }
+end
+return answer
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,27 +74,25 @@ class LaneCounts:
 
 async def lane_counts(client: Client, lane: Lane) -> LaneCounts:
     """Count a lane's jobs."""
-    keys = queue_scripts(queue_name(lane)).keys
-    pipeline = client.pipeline(transaction=True)
-    pipeline.llen(keys["wait"])
-    pipeline.zcard(keys["prioritized"])
-    pipeline.llen(keys["active"])
-    pipeline.zcard(keys["delayed"])
+    (counts,) = await counts_of(client, [lane])
+    return counts
+
+
+async def counts_of(client: Client, lanes: Sequence[Lane]) -> list[LaneCounts]:
+    """Count the jobs of some lanes, all at one moment.
+
+    One after the other would miss a job that queues another on a lane that was counted before, and
+    has ended when its own is.
+    """
+    keys = [queue_scripts(queue_name(lane)).keys for lane in lanes]
+    names = [of_lane[state] for of_lane in keys for state in _COUNTED]
     # The score is the time in milliseconds, shifted by twelve bits that keep the order of arrival.
-    pipeline.zcount(keys["delayed"], "-inf", (round(time.time() * 1000) + 1) * 0x1000 - 1)
-    pipeline.zrange(keys["delayed"], 0, _RETRIES_LOOKED_AT - 1)
-    waiting, prioritized, active, delayed, due, soonest = await pipeline.execute()
-    retrying = await _retrying(client, keys[""], soonest)
-    return LaneCounts(waiting, prioritized, active, delayed, due, retrying)
-
-
-async def _retrying(client: Client, prefix: str, job_ids: list[str]) -> int:
-    if not job_ids:
-        return 0
-    pipeline = client.pipeline(transaction=False)
-    for job_id in job_ids:
-        pipeline.hget(f"{prefix}{job_id}", "atm")
-    return sum(1 for attempts in await pipeline.execute() if attempts not in (None, "", "0"))
+    due = (round(time.time() * 1000) + 1) * 0x1000 - 1
+    prefixes = [of_lane[""] for of_lane in keys]
+    answer: Any = await cast(
+        "Any", client.eval(_COUNT, len(names), *names, due, _RETRIES_LOOKED_AT, *prefixes)
+    )
+    return [LaneCounts(*map(int, counts)) for counts in answer]
 
 
 async def connect(seconds: float) -> Client:

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from redis.exceptions import ResponseError
+
 from kumiko_django.broker.bullmq import Script, ScriptCall, queue_scripts, script_of
 from kumiko_django.broker.channel import Channel
 from kumiko_django.broker.connection import sync_client
@@ -80,6 +82,10 @@ def rewriting(file_name: str) -> Script:
     return Script.of(_WITH_DATA.replace("<the script with the record>", recording(file_name).text))
 
 
+class OtherKind(Exception):
+    """Something else stands where the records of runs are kept."""
+
+
 def records_key(lane: Lane) -> str:
     """The hash that holds a lane's records. The colon keeps it apart from every job's id."""
     return f"{queue_scripts(queue_name(lane)).keys['']}kumiko:unrecorded"
@@ -118,7 +124,7 @@ async def settle(channel: Channel, lane: Lane, call: ScriptCall, field: str, rec
 
 async def is_stored(channel: Channel, lane: Lane, field: str, record: str) -> bool:
     """Whether exactly this record is stored: its run has settled the job."""
-    return bool(record) and await channel.execute("HGET", records_key(lane), field) == record
+    return bool(record) and await _ask(channel, lane, "HGET", field) == record
 
 
 async def of_former_runs(channel: Channel, delivery: Delivery) -> tuple[str, ...]:
@@ -127,7 +133,7 @@ async def of_former_runs(channel: Channel, delivery: Delivery) -> tuple[str, ...
         return ()
     starts = range(max(1, delivery.start - FORMER_RUNS), delivery.start)
     fields = [field_of(delivery.job_id, delivery.created_at_ms, start) for start in starts]
-    found = await channel.execute("HMGET", records_key(delivery.lane), *fields)
+    found = await _ask(channel, delivery.lane, "HMGET", *fields)
     return tuple(record for record in found if record is not None)
 
 
@@ -135,7 +141,31 @@ async def store(channel: Channel, lane: Lane, field: str, record: str) -> None:
     """Store a record where the settling was done by other means than a script."""
     if not record:
         return
-    await channel.execute("HSET", records_key(lane), field, record)
+    await _ask(channel, lane, "HSET", field, record)
+
+
+async def refuse_other_kind(channel: Channel, lane: Lane) -> None:
+    """Look whether records can be kept.
+
+    Raises:
+        OtherKind: They cannot: no run could be settled with its record in one step.
+        RedisError: Redis is away.
+    """
+    key = records_key(lane)
+    kind = await channel.execute("TYPE", key)
+    if kind not in ("none", "hash"):
+        raise OtherKind(
+            f"Redis key {key} holds a {kind}, which is none of ours. Rename or remove it and start "
+            "the worker again."
+        )
+
+
+async def _ask(channel: Channel, lane: Lane, command: str, *arguments: str) -> Any:
+    try:
+        return await channel.execute(command, records_key(lane), *arguments)
+    except ResponseError:
+        await refuse_other_kind(channel, lane)
+        raise
 
 
 def drop(channel: Channel, lane: Lane, fields: Sequence[str]) -> None:

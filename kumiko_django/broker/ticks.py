@@ -27,6 +27,8 @@ from kumiko_django.definitions.options import Lane
 
 logger = logging.getLogger("kumiko_django.broker")
 
+MISSED: Final = "missed: no worker was there, and catch_up is 'none'"
+"""Why an occurrence does not run."""
 _SCHEDULER: Final = "rjk"
 """Where a job names its scheduler."""
 _TRIES: Final = 10

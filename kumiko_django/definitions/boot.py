@@ -6,10 +6,10 @@ a gate runs inside the starting worker, before it consumes anything.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from kumiko_django.definitions.scheduling import check_tenant
-from kumiko_django.exceptions import DefinitionError, PayloadError
+from kumiko_django.definitions.scheduling import check_empty_payload, check_tenant
+from kumiko_django.exceptions import DefinitionError
 
 if TYPE_CHECKING:
     from kumiko_django.definitions.job import JobDefinition
@@ -17,13 +17,7 @@ if TYPE_CHECKING:
 BootGate: TypeAlias = bool | Literal["one-at-a-time"]
 """True: every process that starts runs it, side by side; ``one-at-a-time``: one after the other."""
 ONE_AT_A_TIME: Final = "one-at-a-time"
-
-_NOT_WITH_A_GATE: Final[tuple[tuple[str, Any, str], ...]] = (
-    # B114, P61: it would run once, for no tenant, and look as if it had run for each.
-    ("per_tenant", True, "a gate runs once, not for each tenant"),
-    # B113: a gate cannot wait in the queue for its turn, and must not pass without having run.
-    ("concurrency", "sequential", f"a gate takes turns with boot_gate={ONE_AT_A_TIME!r}"),
-)
+_TAKES_TURNS: Final = f"boot_gate={ONE_AT_A_TIME!r}"
 
 
 def check_boot(definition: JobDefinition, where: str) -> None:
@@ -46,26 +40,19 @@ def check_boot(definition: JobDefinition, where: str) -> None:
     for option, given in (("boot_gate", gate), ("run_on_boot", definition.run_on_boot)):
         if given:
             check_tenant(definition, where, option)
-            _check_schema(definition, where, option)
+            check_empty_payload(definition, where, option)
 
 
 def _refuse_combinations(definition: JobDefinition, where: str) -> None:
-    for option, value, why in _NOT_WITH_A_GATE:
-        if getattr(definition, option, None) == value:
+    is_sequential = definition.concurrency == "sequential"
+    combinations = (
+        # B114, P61: it would run once, for no tenant, and look as if it had run for each.
+        (definition.per_tenant, "per_tenant=True", "a gate runs once, not for each tenant"),
+        # B113: a gate cannot wait in the queue for its turn, and must not pass without having run.
+        (is_sequential, "concurrency='sequential'", f"a gate takes turns with {_TAKES_TURNS}"),
+    )
+    for is_given, option, why in combinations:
+        if is_given:
             raise DefinitionError(
-                f"{where}: boot_gate and {option}={value!r} exclude each other: {why}. Drop one."
+                f"{where}: boot_gate and {option} exclude each other: {why}. Drop one."
             )
-
-
-def _check_schema(definition: JobDefinition, where: str, option: str) -> None:
-    if definition.payload_schema is None:
-        return
-    try:
-        definition.payload_schema.load({})
-    except PayloadError as error:
-        raise DefinitionError(
-            f"{where}: {option} starts the job with an empty payload, which its schema refuses: "
-            f"{error} Give the fields defaults."
-        ) from error
-    except DefinitionError:
-        return  # it names what is defined further down; the run will tell

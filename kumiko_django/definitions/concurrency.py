@@ -38,6 +38,11 @@ def window_ms(definition: JobDefinition) -> int:
     return milliseconds(definition.debounce or definition.throttle)
 
 
+def quiet_ms(definition: JobDefinition) -> int:
+    """By how much its mode delays a job that is queued: ``debounce`` by its window, else 0."""
+    return window_ms(definition) if definition.concurrency == "debounce" else 0
+
+
 def mode_of(definition: JobDefinition) -> Concurrency:
     """The ``concurrency`` that holds."""
     return definition.concurrency or "parallel"
@@ -57,8 +62,8 @@ def check(definition: JobDefinition, where: str) -> None:
             f"{where}: concurrency_scope='global' has no effect without concurrency=. Add it, or "
             "drop concurrency_scope=."
         )
-    for option in ("debounce", "throttle"):
-        _check_window(option, getattr(definition, option), mode, where)
+    for option, window in (("debounce", definition.debounce), ("throttle", definition.throttle)):
+        _check_window(option, window, mode, where)
     _check_max_wait(definition.max_wait, definition.debounce, where)
     _check_cap(definition.max_per_tenant, where)
 

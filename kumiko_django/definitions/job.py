@@ -119,15 +119,15 @@ class JobDefinition:
         self._check_choices(where)
         self._check_retries(where)
         if self.concurrency is None:
-            self._set("concurrency", default_concurrency(self.trigger))
+            self._set("concurrency", default_concurrency(self.trigger, self.catch_up))
         concurrency_options.check(self, where)
+        if self.schema is not None:
+            self._set("payload_schema", PayloadSchema(self.schema, where))
         check_schedule(self, where)
         check_per_tenant(self.per_tenant, self.spread, self.tenant, where)
         check_timeout(self.timeout, where)
         check_max_defers(self.max_defers, where)
         self._set("aliases", _check_aliases(self.aliases, where))
-        if self.schema is not None:
-            self._set("payload_schema", PayloadSchema(self.schema, where))
         check_boot(self, where)
         if not self.description:
             self._set("description", _first_doc_line(self.handler))

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from pydantic import ValidationError
+
 from kumiko_django.conf import get_settings
 from kumiko_django.definitions.triggers import Cron, Every, Scheduled, Trigger
-from kumiko_django.exceptions import DefinitionError, SettingsError
+from kumiko_django.exceptions import DefinitionError, PayloadError, SettingsError
 
 if TYPE_CHECKING:
     from kumiko_django.definitions.job import JobDefinition
@@ -25,9 +27,17 @@ def scheduled_trigger(definition: JobDefinition) -> Scheduled | None:
     return trigger if isinstance(trigger, Cron | Every) else None
 
 
-def default_concurrency(trigger: Trigger) -> Literal["skip", "parallel"]:
-    """The mode of a definition that names none: a slow scheduled job must not pile up (P52)."""
-    return "skip" if isinstance(trigger, Cron | Every) else "parallel"
+def default_concurrency(
+    trigger: Trigger, catch_up: CatchUp | None
+) -> Literal["skip", "sequential", "parallel"]:
+    """The mode of a definition that names none.
+
+    A slow scheduled job must not pile up (P52); unless every occurrence shall run (P53): then they
+    wait for one another.
+    """
+    if not isinstance(trigger, Cron | Every):
+        return "parallel"
+    return "sequential" if catch_up == "all" else "skip"
 
 
 def belongs_to_no_single_tenant(definition: JobDefinition) -> bool:
@@ -54,7 +64,53 @@ def check_schedule(definition: JobDefinition, where: str) -> None:
                 "Drop it."
             )
         return
-    check_tenant(definition, where, type(definition.trigger).__name__)
+    if catch_up == "all":
+        _refuse_what_drops(definition, where)
+    starter = type(definition.trigger).__name__
+    check_tenant(definition, where, starter)
+    check_empty_payload(definition, where, starter)
+
+
+def _refuse_what_drops(definition: JobDefinition, where: str) -> None:
+    """Refuse what would drop occurrences where all of them shall run (P10, P53)."""
+    mode, cap = definition.concurrency, definition.max_per_tenant
+    if mode not in ("sequential", "parallel"):
+        raise DefinitionError(
+            f"{where}: catch_up='all' and concurrency={mode!r} exclude each other: the mode drops "
+            "some of the occurrences. Use 'sequential' (the default with 'all') or 'parallel', or "
+            "drop catch_up=."
+        )
+    if cap is not None and not definition.per_tenant:
+        raise DefinitionError(
+            f"{where}: catch_up='all' and max_per_tenant={cap!r} exclude each other: occurrences "
+            "over the cap are skipped. Drop one."
+        )
+
+
+def check_empty_payload(definition: JobDefinition, where: str, starter: str) -> None:
+    """Refuse a schema that does not take the empty payload of a job that nobody dispatches.
+
+    Args:
+        definition: The job, with its schema.
+        where: Names it in the message.
+        starter: What starts it, e.g. ``Cron``.
+
+    Raises:
+        DefinitionError: Every run would fail.
+    """
+    if definition.payload_schema is None:
+        return
+    try:
+        definition.payload_schema.load({})
+    except PayloadError as error:
+        if not isinstance(error.__cause__, ValidationError):
+            return  # a validator of the host's broke: what it asks for may be there by then
+        raise DefinitionError(
+            f"{where}: {starter} starts the job with an empty payload, which its schema refuses: "
+            f"{error} Give the fields defaults."
+        ) from error
+    except DefinitionError:
+        return  # it names what is defined further down; the run will tell
 
 
 def check_tenant(definition: JobDefinition, where: str, starter: str) -> None:

@@ -54,7 +54,7 @@ def summary(definition: JobDefinition) -> Summary:
 
 def _default(field: dataclasses.Field[Any], definition: JobDefinition) -> Any:
     if field.name == "concurrency":
-        return default_concurrency(definition.trigger)
+        return default_concurrency(definition.trigger, definition.catch_up)
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return field.default

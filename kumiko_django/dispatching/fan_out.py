@@ -14,11 +14,12 @@ from typing import Final
 
 from kumiko_django.admission.rules import rules_for
 from kumiko_django.broker import producer
+from kumiko_django.broker.door import Decision
 from kumiko_django.broker.envelope import Envelope, Metadata, TenantEnvelopes
 from kumiko_django.broker.keys import child_id
 from kumiko_django.broker.options import JobOptions
 from kumiko_django.broker.producer import NewJob
-from kumiko_django.definitions.concurrency import window_ms
+from kumiko_django.definitions.concurrency import quiet_ms
 from kumiko_django.definitions.fan_out import spread_of
 from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.definitions.options import Priority
@@ -63,17 +64,33 @@ class Count:
     Attributes:
         planned: How many tenants there are.
         enqueued: How many children this run has added.
+        parked: How many it has added that wait for their turn.
+        skipped: How many the door has not let in.
         already_there: How many were there before it.
     """
 
     planned: int
     enqueued: int = 0
+    parked: int = 0
+    skipped: int = 0
     already_there: int = 0
 
     @property
     def done(self) -> int:
-        """How many tenants have their child."""
-        return self.enqueued + self.already_there
+        """For how many tenants it is decided."""
+        return self.enqueued + self.parked + self.skipped + self.already_there
+
+    def and_then(self, decisions: Sequence[Decision], already_there: int) -> Count:
+        """The count after another portion."""
+        parked = sum(made.status == "parked" for made in decisions)
+        skipped = sum(not made.is_accepted for made in decisions)
+        return Count(
+            self.planned,
+            self.enqueued + len(decisions) - parked - skipped,
+            self.parked + parked,
+            self.skipped + skipped,
+            self.already_there + already_there,
+        )
 
 
 def add_children(fan_out: FanOut, tenants: Sequence[str], tell: Callable[[Count], None]) -> Count:
@@ -91,10 +108,9 @@ def add_children(fan_out: FanOut, tenants: Sequence[str], tell: Callable[[Count]
     for portion in _portions(_Children(fan_out, len(tenants)), tenants):
         there = _already_there(fan_out, [job.job_id for job in portion])
         new = [job for job in portion if job.job_id not in there]
-        skips.record(fan_out.definition, new, producer.add_many(new))
-        count = Count(
-            count.planned, count.enqueued + len(new), count.already_there + len(portion) - len(new)
-        )
+        decisions = producer.add_many(new)
+        skips.record(fan_out.definition, new, decisions)
+        count = count.and_then(decisions, len(portion) - len(new))
         tell(count)
     return count
 
@@ -107,7 +123,9 @@ class _Children:
         self._count = count
         self._now_ms = time.time_ns() // 1_000_000
         self._envelopes: TenantEnvelopes = Envelope(fan_out.payload, fan_out.meta).for_tenants()
-        self._options = JobOptions.for_definition(fan_out.definition, priority=fan_out.priority)
+        self._options = JobOptions.for_definition(
+            fan_out.definition, priority=fan_out.priority, delay_ms=quiet_ms(fan_out.definition)
+        )
         self._spread_ms = spread_of(fan_out.definition) // dt.timedelta(milliseconds=1)
         self.at_a_time = max(1, min(CHUNK_CHILDREN, CHUNK_BYTES // self._envelopes.size))
 
@@ -115,12 +133,10 @@ class _Children:
         """The child of the tenant that is ``number`` in the list, from 0 on."""
         data, text = self._envelopes.encode(tenant_id)
         options = self._options
-        if self._spread_ms:
+        if self._spread_ms and not options.delay_ms:
             # Evenly, and the same for the same list (P46).
             options = replace(options, delay_ms=self._spread_ms * number // self._count)
         definition = self._fan_out.definition
-        if definition.concurrency == "debounce":
-            options = replace(options, delay_ms=window_ms(definition))
         rules = rules_for(definition, tenant_id)
         return NewJob(
             lane=definition.lane,

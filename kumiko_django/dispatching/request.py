@@ -18,7 +18,7 @@ from kumiko_django.broker.envelope import Envelope, Metadata, TriggerEvent
 from kumiko_django.broker.keys import event_job_id
 from kumiko_django.broker.options import MAX_DELAY_MS, JobOptions
 from kumiko_django.broker.producer import NewJob
-from kumiko_django.definitions.concurrency import window_ms
+from kumiko_django.definitions.concurrency import quiet_ms
 from kumiko_django.definitions.fan_out import wrapper_of
 from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.definitions.options import Priority, check_priority
@@ -212,7 +212,7 @@ def _delay_of(definition: JobDefinition, request: Request, now_ms: int) -> int:
         raise ValueError(
             f"{where}: debounce= says when the job is due; drop delay= or run_at= here."
         )
-    return window_ms(definition)
+    return quiet_ms(definition)
 
 
 def _delay_ms(request: Request, where: str, now_ms: int) -> int:

@@ -20,7 +20,6 @@ from kumiko_django.broker.envelope import read_metadata, read_payload
 from kumiko_django.broker.producer import NewJob
 from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.types.ids import SYSTEM, uuid7
-from kumiko_django.types.results import Dispatched
 from kumiko_django.types.runinfo import RunInfo
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def _skips(
     definition: JobDefinition, jobs: Sequence[NewJob], decisions: Iterable[Decision]
 ) -> Iterator[_Skip]:
     for job, decision in zip(jobs, decisions, strict=False):
-        if Dispatched(decision.status, decision.job_id):
+        if decision.is_accepted:
             continue
         reason = decision.reason or decision.status
         info = RunInfo(

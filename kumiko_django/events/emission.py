@@ -97,41 +97,25 @@ async def aemit(
 
 
 def _emit(matches: Sequence[_Match], using: str | None) -> list[Dispatched]:
-    answers: list[Dispatched] = []
     patience = _Patience()
     for match in matches:
-        problem = match.problem
-        if problem is None:
-            try:
-                with patience.sending():
-                    answers += dispatcher.send(match.definition, match.jobs, using)
-                continue
-            except _OF_THE_CALL:
-                raise
-            except Exception as error:  # noqa: BLE001  (the others have their turn)
-                problem = error
-        answers.append(match.failed(problem))
-        signals.dispatch_failed.send_robust(**match.told(problem))
-    return answers
+        if match.problem is None:
+            with match.isolated(), patience.sending():
+                match.answers = dispatcher.send(match.definition, match.jobs, using)
+        if match.problem is not None:
+            signals.dispatch_failed.send_robust(**match.failed(match.problem))
+    return [answer for match in matches for answer in match.answers]
 
 
 async def _aemit(matches: Sequence[_Match], using: str | None) -> list[Dispatched]:
-    answers: list[Dispatched] = []
     patience = _Patience()
     for match in matches:
-        problem = match.problem
-        if problem is None:
-            try:
-                with patience.sending():
-                    answers += await dispatcher.asend(match.definition, match.jobs, using)
-                continue
-            except _OF_THE_CALL:
-                raise
-            except Exception as error:  # noqa: BLE001  (the others have their turn)
-                problem = error
-        answers.append(match.failed(problem))
-        await signals.dispatch_failed.asend_robust(**match.told(problem))
-    return answers
+        if match.problem is None:
+            with match.isolated(), patience.sending():
+                match.answers = await dispatcher.asend(match.definition, match.jobs, using)
+        if match.problem is not None:
+            await signals.dispatch_failed.asend_robust(**match.failed(match.problem))
+    return [answer for match in matches for answer in match.answers]
 
 
 def has_listeners(event: str) -> bool:
@@ -151,6 +135,7 @@ class _Match:
     ) -> None:
         self.definition = definition
         self.jobs: list[NewJob] = []
+        self.answers: list[Dispatched] = []
         self.problem: Exception | None = None
         self._event = event
         self._job_id = new_job_id()
@@ -173,28 +158,39 @@ class _Match:
         )
         return build(self.definition, self._event.payload, request)
 
-    def failed(self, error: Exception) -> Dispatched:
-        """Write to the log that the job could not be queued, and give the answer that says so."""
+    @contextlib.contextmanager
+    def isolated(self) -> Iterator[None]:
+        """Around its sending: a problem of its own is noted, the others have their turn."""
+        try:
+            yield
+        except _OF_THE_CALL:
+            raise
+        except Exception as error:  # noqa: BLE001  (whatever it is)
+            self.problem = error
+
+    def failed(self, error: Exception) -> dict[str, Any]:
+        """Answer, and write to the log, that it could not be queued.
+
+        Returns:
+            The arguments of ``dispatch_failed``.
+        """
+        told = f"{type(error).__name__}: {error}"
+        self.answers = [Dispatched("failed", self._job_id, told)]
+        is_ours = isinstance(error, KumikoError)
         logger.error(
             "The event %s could not queue its job %s (%s): %s",
             self._event.name,
             self.definition.qualified_name,
             self._job_id,
             error,
-            exc_info=None if isinstance(error, KumikoError) else error,
+            exc_info=None if is_ours else error,
         )
-        return Dispatched("failed", self._job_id, f"{type(error).__name__}: {error}")
-
-    def told(self, error: Exception) -> dict[str, Any]:
-        """The arguments of ``dispatch_failed``."""
         return {
             "sender": self.definition,
             "job_id": self._job_id,
             "tenant_id": self._tenant_id,
             "payload": self._event.encoded,
-            "error": error
-            if isinstance(error, KumikoError)
-            else KumikoError(f"{type(error).__name__}: {error}"),
+            "error": error if is_ours else KumikoError(told),
         }
 
 

@@ -19,7 +19,11 @@ from kumiko_django.history.record import END_FIELDS, decode
 
 Insert = Callable[[str, RunStarted, RunEnded | None], bool]
 
-_UNFINISHED = (RunStatus.RUNNING, RunStatus.DEFERRED)
+DEPARTED = "its job was replaced or removed before it went on"
+"""Why a deferred run is cancelled. If it does go on (Redis was restored, say), its row does too."""
+_OPEN = Q(status__in=(RunStatus.RUNNING, RunStatus.DEFERRED)) | Q(
+    status=RunStatus.CANCELLED, reason=DEPARTED
+)
 
 
 def apply_turn(alias: str, turn: Turn, insert: Insert) -> bool:
@@ -67,10 +71,13 @@ def _resume(runs: JobRunQuerySet, start: RunStarted | None) -> bool:
         return False
     number = start.deferrals
     # Its deferral may not be on record yet; or it is, and this is its turn.
-    behind = Q(deferrals__lt=number) | Q(deferrals=number, status=RunStatus.DEFERRED)
+    behind = Q(deferrals__lt=number) | Q(deferrals=number) & ~Q(status=RunStatus.RUNNING)
     return bool(
-        runs.filter(behind, status__in=_UNFINISHED).update(
+        runs.filter(_OPEN & behind).update(
             status=RunStatus.RUNNING,
+            final=False,
+            reason="",
+            finished_at=None,
             deferrals=number,
             resume_at=None,
             started_at=start.started_at,
@@ -83,13 +90,13 @@ def _defer(runs: JobRunQuerySet, event: RunEnded) -> bool:
     values = _values(event)
     # It has not ended.
     values |= {"finished_at": None, "resume_at": event.resume_at, "deferrals": event.deferrals}
-    behind = runs.filter(status__in=_UNFINISHED, deferrals__lt=event.deferrals)
+    behind = runs.filter(_OPEN, deferrals__lt=event.deferrals)
     return bool(behind.update(**values)) or runs.filter(deferrals__gte=event.deferrals).exists()
 
 
 def _end(runs: JobRunQuerySet, event: RunEnded) -> bool:
     values = _values(event) | {"resume_at": None, "deferrals": event.deferrals}
-    open_runs = runs.filter(status__in=_UNFINISHED, deferrals__lte=event.deferrals)
+    open_runs = runs.filter(_OPEN, deferrals__lte=event.deferrals)
     if open_runs.update(**values):
         return True
     return runs.filter(status=event.status, finished_at=event.finished_at).exists()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from kumiko_django.conf import get_settings
@@ -83,11 +83,7 @@ class Work:
         ctx.progress(done=0, total=len(tenants))
         self._be_on_record()
         count = add_children(self._fan_out, tenants, lambda count: _tell(ctx, count))
-        return {
-            "planned": count.planned,
-            "enqueued": count.enqueued,
-            "already_there": count.already_there,
-        }
+        return asdict(count)
 
     def _be_on_record(self) -> None:
         """Have the run in the history before its children name it, should the worker die now."""

@@ -201,17 +201,17 @@ class _Drain:
                         if task.done():
                             task.result()
         except TimeoutError:
-            counts = [f"{lane}: {await queues.lane_counts(client, lane)}" for lane in self._lanes]
+            found = zip(self._lanes, await queues.counts_of(client, self._lanes), strict=True)
+            counts = [f"{lane}: {of_lane}" for lane, of_lane in found]
             told = f"Not drained within {seconds:g} s. Left are {'; '.join(counts)}."
             raise TimeoutError(told) from None
 
     async def _is_empty(self, client: queues.Client, desk: _Desk) -> bool:
-        begun = desk.begun
         if any(consumer.running for consumer in self._consumers.values()):
             return False
-        counts = [await queues.lane_counts(client, lane) for lane in self._lanes]
+        begun = desk.begun
+        counts = await queues.counts_of(client, self._lanes)
         busy = any(c.waiting or c.prioritized or c.active or c.due for c in counts)
-        # A run between two of the counts may have put a job where nothing was counted.
         if busy or desk.begun > begun:
             return False
         return not sum([await hasten(lane, later=self._later) for lane in self._lanes])

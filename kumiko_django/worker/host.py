@@ -181,7 +181,7 @@ class Host:
         """Wait until no lane of ours has anything to do now; work planned for later stays."""
         while True:
             try:
-                counts = [await queues.lane_counts(client, lane) for lane in self._config.lanes]
+                counts = await queues.counts_of(client, self._config.lanes)
             except AWAY_ERRORS:
                 # The consumers say so, and go on when Redis is back. So does this.
                 await asyncio.sleep(DRAIN_POLL_SECONDS * 4)

@@ -26,7 +26,8 @@ from kumiko_django.exceptions import BrokerUnavailable
 from kumiko_django.history import retention
 from kumiko_django.history.health import is_away
 from kumiko_django.history.rollup import RollUp
-from kumiko_django.worker import recovery, scheduler
+from kumiko_django.worker import departed, recovery, scheduler
+from kumiko_django.worker.departed import Departed
 
 logger = logging.getLogger("kumiko_django.worker")
 
@@ -70,6 +71,7 @@ def default_tasks() -> list[Task]:
     return [
         Task("schedules", scheduler.WATCH_SECONDS, scheduler.watch),
         Task("recovery", recovery.INTERVAL, recovery.recover),
+        Task("departed", departed.INTERVAL, Departed().run),
         Task("roll-up", 60.0, RollUp().run, rest=20.0),
         Task("prune", 60.0, prune_nightly),
         Task("admission", sweeper.interval(), sweeper.sweep),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from typing import Any
@@ -16,6 +15,7 @@ from kumiko_django.dispatching.dispatcher import dispatch
 from kumiko_django.dispatching.request import find_definition
 from kumiko_django.exceptions import BrokerUnavailable, KumikoError
 from kumiko_django.history.models import RunStatus
+from kumiko_django.management.arguments import seconds
 from kumiko_django.types.arguments import AMBIENT
 from kumiko_django.types.results import Dispatched
 from kumiko_django.worker.exit_codes import DispatchCode
@@ -45,7 +45,7 @@ class Command(BaseCommand):
         )
         parser.add_argument(
             "--timeout",
-            type=_seconds,
+            type=seconds,
             metavar="SECONDS",
             help="How long to wait at most (default: for as long as it takes).",
         )
@@ -80,11 +80,11 @@ class Command(BaseCommand):
             self._wait(definition.lane, sent.job_id, options)
 
     def _wait(self, lane: Lane, job_id: str, options: dict[str, Any]) -> None:
-        seconds = options["timeout"]
+        timeout = options["timeout"]
         try:
-            run = follow(lane, job_id, seconds, lambda line: self._tell(line, options))
+            run = follow(lane, job_id, timeout, lambda line: self._tell(line, options))
         except NotEnded:
-            told = f"The job has not ended within {seconds:g} s. It goes on."
+            told = f"The job has not ended within {timeout:g} s. It goes on."
             raise CommandError(told, returncode=DispatchCode.NOT_ENDED) from None
         except Gone:
             told = "The job has gone from the queue without an end on record: it was removed."
@@ -121,13 +121,3 @@ def _payload(text: str) -> dict[str, Any]:
         told = f'{source} must be a JSON object such as {{"limit": 10}}, not {text.strip()[:40]}.'
         raise CommandError(told, returncode=DispatchCode.REFUSED)
     return payload
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0 on")
-    return value

@@ -17,6 +17,7 @@ from django.core.management.base import (
 from kumiko_django.conf import get_settings
 from kumiko_django.definitions.options import LANES, Lane
 from kumiko_django.exceptions import BrokerUnavailable, KumikoError
+from kumiko_django.management.arguments import seconds
 from kumiko_django.worker import inspection, loop
 from kumiko_django.worker.boot import CannotReset, reset_boot_job
 from kumiko_django.worker.config import HostConfig
@@ -60,7 +61,7 @@ class Command(BaseCommand):
         )
         parser.add_argument(
             "--grace",
-            type=_seconds,
+            type=seconds,
             help=(
                 "Seconds that running jobs may go on after the first signal "
                 '(default: KUMIKO["GRACE"], 25).'
@@ -193,14 +194,4 @@ def _at_least_one(text: str) -> int:
         value = 0
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return value
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0 on")
     return value

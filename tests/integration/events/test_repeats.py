@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from django.db import connections, transaction
 
 from kumiko_django import On, emit, tenant_scope
+from kumiko_django.history.models import JobRun
 from tests.app.models import Effect
 from tests.helpers.fixtures import QueueStateFactory, RunJobsFactory
 from tests.helpers.processes import run_python
@@ -49,6 +51,31 @@ def test_what_makes_it_another(send: Emit, define: Define, queue: QueueState) ->
     send("b", tenant_id="acme", headers={"h": 1})
     send("b", tenant_id="acme", headers={"h": 1})
     assert queue.pending() == 11
+
+
+@both
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"concurrency": "skip"},
+        {"concurrency": "throttle", "throttle": 60},
+        {"concurrency": "replace"},
+        {"concurrency": "sequential"},
+        {"max_per_tenant": 1},
+    ],
+    ids=lambda options: " ".join(map(str, options.values())),
+)
+def test_of_a_job_that_lets_in_only_one(
+    options: dict[str, Any], send: Emit, define: Define, queue: QueueState
+) -> None:
+    """P65: it is there already, which is no reason to say that it was not accepted."""
+    define(idle, name="one", trigger=On("a"), **options)
+    first = send("a", tenant_id="acme", event_id="e")
+    again = send("a", tenant_id="acme", event_id="e")
+    assert again == first
+    assert all(again)
+    assert queue.wait == [first[0].job_id]
+    assert not JobRun.objects.exists()
 
 
 def test_in_transactions(queue: QueueState) -> None:

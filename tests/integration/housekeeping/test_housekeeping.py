@@ -152,7 +152,7 @@ def test_the_tasks_of_a_worker() -> None:
     """The roll-up may take a twentieth of the time at most."""
     tasks = {task.name: task for task in default_tasks()}
 
-    assert {"roll-up", "prune"} <= set(tasks)
+    assert {"roll-up", "prune", "departed"} <= set(tasks)
     assert (tasks["roll-up"].interval, tasks["roll-up"].rest) == (60.0, 20.0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from typing import Any
@@ -11,8 +12,9 @@ import redis
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from kumiko_django import SYSTEM, Backoff, JobContext, JobDefinition
+from kumiko_django import SYSTEM, Backoff, JobContext, JobDefinition, dispatch
 from kumiko_django.broker import boot, producer
+from kumiko_django.broker.keys import child_id
 from kumiko_django.history.models import JobRun
 from kumiko_django.worker import boot as boot_jobs
 from kumiko_django.worker.exit_codes import ExitCode
@@ -206,6 +208,35 @@ def test_one_for_every_tenant_is_queued_as_its_wrapper(
     assert sorted(ctx.tenant_id for ctx in seed.contexts) == sorted(tenants)
 
 
+def test_it_passes_the_door_when_it_is_queued(
+    host: StartHost, define: Define, queue_state: QueueStateFactory
+) -> None:
+    """B105, P08: what one that waits already keeps out is on record, and has had its turn."""
+    seed = Seed(define, concurrency="skip")
+    waiting = dispatch(seed.definition, tenant_id=SYSTEM).job_id
+    start(host)
+    start(host)
+    state = queue_state("worker")
+    assert state.client.hgetall(state.key("kumiko-boot-enqueued")) == {BOOT_ID: "1"}
+    assert not state.exists(BOOT_ID)
+    assert [ctx.job_id for ctx in seed.contexts] == [waiting]
+    row = ended_run(BOOT_ID)
+    assert (row.status, row.reason, row.final) == ("skipped", "skipped", True)
+    assert (row.attempt, row.start, row.tenant_id) == (0, 0, SYSTEM)
+
+
+def test_one_that_has_to_wait_is_parked_when_it_is_queued(
+    define: Define, queue_state: QueueStateFactory
+) -> None:
+    """P08, P12: in the order of admission, whoever fetches it."""
+    seed = Seed(define, concurrency="sequential")
+    dispatch(seed.definition, tenant_id=SYSTEM)
+    asyncio.run(boot_jobs.enqueue_boot_jobs("worker", asyncio.Event()))
+    state = queue_state("worker")
+    assert state.delayed == [BOOT_ID]
+    assert state.client.hexists(state.key("kumiko-boot-enqueued"), BOOT_ID)
+
+
 def test_reset_makes_it_run_again(
     host: StartHost, define: Define, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -226,6 +257,26 @@ def test_reset_makes_it_run_again(
     call_command("runjobs", "--reset", "testapp:job:seed")
     call_command("runjobs", "--reset", "testapp:job:seed")
     assert "had not been queued yet" in capsys.readouterr().out
+
+
+def test_reset_of_one_for_every_tenant(
+    host: StartHost, define: Define, tenants: tuple[str, ...], queue_state: QueueStateFactory
+) -> None:
+    """B103, B065: each tenant has its job again, which the queue knows under the same id."""
+    seed = Seed(define, per_tenant=True, tenant="required")
+    start(host)
+    child, state = child_id(BOOT_ID, tenants[0]), queue_state("worker")
+    # As if it had been retried by hand.
+    state.client.zrem(state.key("completed"), child)
+    state.client.zadd(state.key("delayed"), {child: 2**60})
+    with pytest.raises(CommandError, match="or one of its jobs for the tenants, is waiting"):
+        call_command("runjobs", "--reset", "testapp:job:seed")
+    state.client.zrem(state.key("delayed"), child)
+    state.client.zadd(state.key("failed"), {child: 1})
+    call_command("runjobs", "--reset", "testapp:job:seed")
+    start(host)
+    assert sorted(ctx.tenant_id for ctx in seed.contexts) == sorted(tenants * 2)
+    assert ended_runs(child, 2)[-1].status == "completed"
 
 
 def test_reset_of_what_cannot_be_reset(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from typing import Any
 
@@ -11,9 +12,10 @@ import pytest
 import redis
 from pytest_django import Settings
 
-from kumiko_django import Backoff, JobContext, dispatch
+from kumiko_django import Backoff, JobContext, dispatch, pending_count
 from kumiko_django.broker import queues
 from kumiko_django.broker.queues import LaneCounts
+from kumiko_django.definitions.options import Lane
 from kumiko_django.history.models import JobRun
 from tests.app.jobs import api_echo, record
 from tests.app.models import Effect
@@ -106,7 +108,10 @@ def test_the_jobs_of_others_are_waited_for(host: StartHost, define: Define) -> N
     wait_until(lambda: seen, description="it runs elsewhere")
     host("worker", drain=True).wait(20)
     assert seen == [1, 2]
-    assert JobRun.objects.filter(status="completed").count() == 1
+    wait_until(
+        lambda: JobRun.objects.filter(status="completed").count() == 1,
+        description="whoever has run it has written its record",
+    )
     assert elsewhere.running
 
 
@@ -144,3 +149,37 @@ def test_counts_see_every_state(
     raw_redis.hset(queue_state().key(odd.job_id), "atm", "")
     raw_redis.lpush(queue_state().key("active"), "somewhere")
     assert counts_of() == LaneCounts(1, 1, 1, delayed=3, due=0, retrying=1)
+
+
+def test_work_that_goes_from_lane_to_lane_is_always_seen(
+    redis_url: str, queue_state: QueueStateFactory
+) -> None:
+    """A job that dispatches to the other lane and ends, just between the counts of the two."""
+    lanes: tuple[Lane, ...] = ("api", "worker")
+    places = [queue_state(lane).key("active") for lane in lanes]
+    stop = threading.Event()
+
+    def go_round() -> None:
+        client: Any = redis.Redis.from_url(redis_url)
+        while not stop.is_set():
+            for here, there in (places, places[::-1]):
+                client.pipeline().lpush(there, "job").lrem(here, 0, "job").execute()
+
+    async def count() -> set[int]:
+        client = await queues.connect(5)
+        try:
+            counts = [await queues.counts_of(client, lanes) for _ in range(200)]
+        finally:
+            await client.aclose()
+        return {sum(each.active for each in both) for both in counts}
+
+    queue_state("api").client.lpush(places[0], "job")
+    mover = threading.Thread(target=go_round)
+    mover.start()
+    try:
+        seen = asyncio.run(count())
+        pending = {pending_count() for _ in range(200)}
+    finally:
+        stop.set()
+        mover.join()
+    assert (seen, pending) == ({1}, {1})

@@ -197,3 +197,29 @@ def test_more_attempts_than_the_queue_can_count_are_settled_once(
     assert ran == ["odd"]
     raw_redis.delete(queue.key("odd"))  # the suite's own look cannot read such numbers
     raw_redis.zrem(queue.key("completed"), "odd")
+
+
+@pytest.mark.parametrize("concurrency", ["parallel", "sequential"])
+def test_records_that_cannot_be_kept_end_the_worker(
+    concurrency: Any, host: StartHost, define: Define, queue_state: QueueStateFactory
+) -> None:
+    """Design 9: somebody has put something else there. It says what, and loses nothing."""
+    go_on = threading.Event()
+    job = define(lambda payload, ctx: go_on.wait(20), name="slow", concurrency=concurrency)
+    running, key, queue = host("worker"), records_key("worker"), queue_state("worker")
+    first, second = dispatch(job, tenant_id="acme"), dispatch(job, tenant_id="acme")
+    wait_until(
+        lambda: JobRun.objects.filter(queue_job_id=first.job_id).exists(), description="it runs"
+    )
+    queue.client.set(key, "not ours")
+    go_on.set()
+    with pytest.raises(AssertionError, match=f"{key} holds a string.*start the worker again"):
+        running.wait()
+    assert ended_run(first.job_id).status == "completed"
+    assert first.job_id in queue.completed
+    assert queue.client.get(key) == "not ours"
+    with pytest.raises(AssertionError, match=f"{key} holds a string"):
+        host("worker").wait()
+    queue.client.delete(key)
+    assert host("worker", drain=True).wait() is True
+    assert [run.status for run in ended_runs(second.job_id)][-1] == "completed"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from typing import Any
 
 import pytest
+import redis.asyncio
 
 from kumiko_django import JobContext, dispatch
 from kumiko_django.broker import consumer
@@ -52,6 +54,27 @@ def test_a_job_that_was_on_its_way_is_run_to_its_end(
     (run,) = ended_runs(job_id)
     assert (run.status, run.result) == ("completed", "whole")
     assert queue_state().completed == [job_id]
+
+
+def test_a_cancellation_that_gets_lost_is_said_again(
+    host: StartHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the middle of a command the client may swallow one; an idle worker would not stop."""
+    waits = threading.Event()
+
+    async def deaf_at_first(*_: Any, **__: Any) -> None:
+        waits.set()
+        for _lost in range(3):
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(redis.asyncio.Redis, "bzpopmin", deaf_at_first)
+    running = host("worker", grace=20)
+    assert waits.wait(10)
+    began = time.monotonic()
+    assert running.stop(40) is True
+    assert time.monotonic() - began < 15
 
 
 def test_without_grace_it_is_given_back(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import logging
+import threading
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -218,7 +219,7 @@ def _missed(define: Define, schedulers: Schedulers, catch_up: Any) -> tuple[JobD
 
 
 @pytest.mark.parametrize(
-    ("catch_up", "missed"), [("one", [-5000]), ("none", []), ("all", [-5000, 0])]
+    ("catch_up", "missed"), [("one", [-5000]), ("none", [-5000]), ("all", [-5000, 0])]
 )
 def test_what_was_missed_while_nothing_ran(
     define: Define,
@@ -228,7 +229,10 @@ def test_what_was_missed_while_nothing_ran(
     catch_up: str,
     missed: list[int],
 ) -> None:
-    """P53, user-needs 32: down over two occurrences, one run, none, or both; then as planned."""
+    """P53, user-needs 32: down over two occurrences, one run, none, or both; then as planned.
+
+    That there is none is on record like every skip that no caller sees (design 6).
+    """
     _, last_ms = _missed(define, schedulers, catch_up)
     with caplog.at_level(logging.WARNING, "kumiko_django.broker"):
         host("worker")
@@ -238,7 +242,35 @@ def test_what_was_missed_while_nothing_ran(
     assert times(found)[: len(missed) + 1] == [last_ms + each for each in missed] + [last_ms + 5000]
     assert schedulers.state.counts()["active"] == 0
     told = "catch_up is 'none'" in caplog.text
-    assert told == (catch_up == "none")
+    assert told == (catch_up == "none") == (found[0].status == "skipped")
+    assert {run.status for run in found[1:]} == {"completed"}
+    if told:
+        assert found[0].reason == "missed: no worker was there, and catch_up is 'none'"
+        assert (found[0].attempt, found[0].start, found[0].final) == (0, 0, True)
+        assert found[0].queue_job_id in schedulers.state.completed, "done, as far as the queue goes"
+
+
+def test_all_that_was_missed_waits_for_one_another(
+    define: Define, host: StartHost, schedulers: Schedulers
+) -> None:
+    """P53, P52: one that is fetched while the one before it runs is not dropped."""
+    running, most, go = set[str](), list[int](), threading.Event()
+
+    def works(payload: Any, ctx: JobContext) -> None:
+        running.add(ctx.job_id)
+        most.append(len(running))
+        go.wait(10)
+        running.remove(ctx.job_id)
+
+    follow(define(works, name="sweep", tenant="system", trigger=Every(3600), catch_up="all"))
+    schedulers.make_late(ID, now_ms() % HOUR_MS / 1000 + 3600)
+    host("worker")
+    wait_until(lambda: running and schedulers.next_ms(ID) > now_ms(), description="both fetched")
+    go.set()
+    found = ended(2)
+    assert {run.status for run in found} == {"completed"}
+    assert times(found) == sorted(times(found))
+    assert set(most) == {1}
 
 
 def test_late_is_not_missed(define: Define, host: StartHost, schedulers: Schedulers) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import pytest
 from pytest_django import Settings
 
-from kumiko_django import JobContext, JobDefinition
+from kumiko_django import JobContext, JobDefinition, dispatch
 from kumiko_django.broker.delivery import Complete, Fail, Fate, Retry, Settlement
 from kumiko_django.definitions.registry import registry
 from kumiko_django.dispatching import fan_out as fan_out_module
@@ -86,8 +86,13 @@ def deliver(recorder: Recorder) -> Iterator[Deliver]:
         yield run
 
 
-def counted(planned: int, enqueued: int, already_there: int) -> Complete:
-    return Complete({"planned": planned, "enqueued": enqueued, "already_there": already_there})
+def counted(
+    planned: int, enqueued: int, already_there: int, *, parked: int = 0, skipped: int = 0
+) -> Complete:
+    return Complete(
+        {"planned": planned, "enqueued": enqueued, "parked": parked, "skipped": skipped,
+         "already_there": already_there}
+    )  # fmt: skip
 
 
 def forget(queue: QueueState, *job_ids: str) -> None:
@@ -210,6 +215,30 @@ def test_an_unusable_id_leaves_nobody_half_served(
     assert isinstance(deliver(), Retry)
     assert "tenant id" in JobRun.objects.get().error
     assert queue_state().pending() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"concurrency": "sequential"}, counted(2, 1, 0, parked=1)),
+        ({"concurrency": "skip"}, counted(2, 1, 0, skipped=1)),
+        ({"concurrency": "throttle", "throttle": 60}, counted(2, 1, 0, skipped=1)),
+        ({"concurrency": "replace"}, counted(2, 2, 0)),
+    ],
+    ids=lambda value: value["concurrency"] if isinstance(value, dict) else "",
+)
+def test_a_wrapper_tells_what_the_door_has_made_of_its_children(
+    options: dict[str, Any], expected: Complete, deliver: Deliver, tenants: Tenants
+) -> None:
+    """P39, B060: together they are what was planned, and the progress comes to its end."""
+    job = JobDefinition(
+        handler=lambda payload, ctx: None, app_label="testapp", name="kept-out", per_tenant=True,
+        **options,
+    )  # fmt: skip
+    registry.register(job)
+    dispatch(job, tenant_id="b")
+    assert deliver(job_name="_perTenant:testapp:job:kept-out") == expected
+    assert JobRun.objects.get(queue_job_id="w").progress == {"done": 2, "total": 2}
 
 
 @pytest.mark.parametrize("name", [NAME, "testapp:job:unknown"])

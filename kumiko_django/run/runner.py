@@ -20,6 +20,7 @@ from kumiko_django.definitions.fan_out import Wrapper
 from kumiko_django.exceptions import PayloadError, ScopeError, TenantRequired, UnknownJobError
 from kumiko_django.history.record import UnreadableRecord
 from kumiko_django.history.recorder import Recorder
+from kumiko_django.observability.chosen import get_meter, get_tracer
 from kumiko_django.run import per_tenant
 from kumiko_django.run.admission import rules_of, skipped_start
 from kumiko_django.run.deferral import Deferral, over_budget
@@ -33,6 +34,7 @@ from kumiko_django.run.execution import (
     Returned,
 )
 from kumiko_django.run.failure import Refused, failed
+from kumiko_django.run.observed import RunMetrics, span_of
 from kumiko_django.run.outcome import (
     Completed,
     Deferred,
@@ -83,6 +85,9 @@ class Runner:
             written: Called on the loop when the record of a delivery's run is in the history.
             grace_seconds: How long a handler may take to end once its timeout is over.
             on_stuck: Called when one takes longer: the process has to end.
+
+        Raises:
+            SettingsError: ``METER`` or ``TRACER`` cannot be had.
         """
         self._recorder = recorder
         self._worker_id = worker_id
@@ -90,7 +95,9 @@ class Runner:
         self._executor = Executor(self._threads, grace_seconds, on_stuck)
         self._unknown = UnknownJobs()
         self._reporter = Reporter(self._threads)
-        self._verdicts = Verdicts(recorder, self._reporter, written)
+        self._tracer, meter = get_tracer(), get_meter()
+        self._metrics = None if meter is None else RunMetrics(meter)
+        self._verdicts = Verdicts(recorder, self._reporter, written, self._metrics)
 
     def interrupt(self) -> None:
         """Break off what runs: the worker leaves."""
@@ -128,6 +135,8 @@ class Runner:
             self._pass_on_former(delivery)
             postponement = self._unknown.put_back(delivery)
             if postponement is not None:
+                if self._metrics is not None:
+                    self._metrics.put_back(delivery)
                 return without_record(postponement)
             outcome = await self._run(run)
             return self._verdicts.of(run, outcome)
@@ -153,9 +162,12 @@ class Runner:
             # A validator of the job's schema, say. It may pass, and must be on record either way.
             logger.exception("Job %s (%s) met a fault", delivery.job_id, delivery.job_name)
             return self._refuse(run, failed(error, delivery, run.backoff))
-        self._record_start(run)
-        await self._reporter.report(signals.job_started, run)
-        return await self._execute(run)
+        with span_of(self._tracer, run) as span:
+            self._record_start(run)
+            await self._reporter.report(signals.job_started, run)
+            outcome = await self._execute(run)
+            span.ended(outcome)
+        return outcome
 
     def _refuse(self, run: Run, outcome: Failed | Quarantined) -> Outcome:
         """End a run whose handler is not called, with a record like any other (B207)."""
@@ -165,7 +177,9 @@ class Runner:
             log_quarantine(run, outcome)
         run.read_what_is_readable()
         run.finish(outcome)
-        self._record_start(run)
+        with span_of(self._tracer, run) as span:
+            self._record_start(run)
+            span.ended(outcome)
         return outcome
 
     def _skip(self, run: Run, outcome: Skipped) -> Outcome:
@@ -233,7 +247,8 @@ class Runner:
     async def _execute(self, run: Run) -> Outcome:
         try:
             ending = await self._executor.execute(
-                run.known_definition, run.argument, run.context(), run.surroundings(),
+                run.known_definition, run.argument, run.context(),
+                run.surroundings() if run.around is None else run.around,
                 run.delivery.cancellation,
             )  # fmt: skip
             outcome = self._classify(run, ending)

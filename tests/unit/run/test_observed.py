@@ -398,7 +398,7 @@ def test_a_meter_and_a_tracer_that_fail_change_nothing(
 
 
 def test_what_the_context_has_for_this(meter: InMemoryMeter, run_one: RunOne) -> None:
-    """B158, B160, B161, B162: the registry, whom it acts as, the run's log, metrics of the job's own."""
+    """B158, B160, B161, B162: registry, whom it acts as, the run's log, metrics of its own."""
     seen: list[JobContext] = []
 
     def handler(payload: Any, ctx: JobContext) -> None:

@@ -6,7 +6,6 @@ from contextvars import Context
 from types import TracebackType
 from typing import Protocol
 
-from kumiko_django.broker.delivery import Delivery
 from kumiko_django.history.events import RunEnded
 from kumiko_django.observability import names
 from kumiko_django.observability.guarded import GuardedMeter, GuardedSpan, GuardedTracer
@@ -141,7 +140,3 @@ class RunMetrics:
             self._meter.observe(names.WAIT.name, start.wait_ms / 1000, job=job, lane=lane)
         if end.status == "completed":
             self._meter.succeeded(job, end.finished_at.timestamp())
-
-    def put_back(self, delivery: Delivery) -> None:
-        """Nobody here knows the name of a job; it goes back (user-needs 7)."""
-        self._meter.count(names.PUT_BACK.name, lane=delivery.lane)

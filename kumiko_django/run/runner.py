@@ -52,6 +52,7 @@ from kumiko_django.run.telling import (
     log_completion,
     log_deferral,
     log_failure,
+    log_lost_deferral,
     log_quarantine,
     log_skip,
 )
@@ -93,11 +94,11 @@ class Runner:
         self._worker_id = worker_id
         self._threads = HandlerThreads()
         self._executor = Executor(self._threads, grace_seconds, on_stuck)
-        self._unknown = UnknownJobs()
         self._reporter = Reporter(self._threads)
         self._tracer, meter = get_tracer(), get_meter()
-        self._metrics = None if meter is None else RunMetrics(meter)
-        self._verdicts = Verdicts(recorder, self._reporter, written, self._metrics)
+        self._unknown = UnknownJobs(meter)
+        metrics = None if meter is None else RunMetrics(meter)
+        self._verdicts = Verdicts(recorder, self._reporter, written, metrics)
 
     def interrupt(self) -> None:
         """Break off what runs: the worker leaves."""
@@ -135,8 +136,6 @@ class Runner:
             self._pass_on_former(delivery)
             postponement = self._unknown.put_back(delivery)
             if postponement is not None:
-                if self._metrics is not None:
-                    self._metrics.put_back(delivery)
                 return without_record(postponement)
             outcome = await self._run(run)
             return self._verdicts.of(run, outcome)
@@ -265,8 +264,7 @@ class Runner:
                 return self._defer(run, deferral)
             case Returned(value):
                 if run.has_made_deferral:
-                    run.warn(_UNUSED)
-                    logger.warning("Job %s: %s", run.delivery.job_name, _UNUSED)
+                    log_lost_deferral(run)
                 log_completion(run)
                 return Completed(*keepable(value))
             case Raised(error):
@@ -299,9 +297,3 @@ def _copy(payload: dict[str, JSON]) -> dict[str, JSON]:
             copied: dict[str, JSON] = json.loads(json.dumps(payload))
             return copied
     return dict(payload)
-
-
-_UNUSED = (
-    "ctx.defer() was called and did nothing: its result was neither returned nor raised. "
-    "Write `return ctx.defer(...)` or `raise ctx.defer(...)`."
-)

@@ -10,6 +10,11 @@ from kumiko_django.types.ids import SYSTEM
 
 logger = logging.getLogger("kumiko_django.run")
 
+_LOST_DEFERRAL = (
+    "ctx.defer() was called and did nothing: its result was neither returned nor raised. "
+    "Write `return ctx.defer(...)` or `raise ctx.defer(...)`."
+)
+
 
 def log_failure(run: Run, outcome: Failed) -> None:
     """An attempt has failed (B130)."""
@@ -51,6 +56,12 @@ def log_deferral(run: Run, delay_ms: int, count: int) -> None:
         run.known_definition.max_defers,
         extra=_where(run),
     )
+
+
+def log_lost_deferral(run: Run) -> None:
+    """A deferral was made and not used; the run's own log says it too (P97)."""
+    run.warn(_LOST_DEFERRAL)
+    logger.warning("Job %s: %s", run.delivery.job_name, _LOST_DEFERRAL, extra=_where(run))
 
 
 def log_skip(run: Run, outcome: Skipped) -> None:

@@ -18,6 +18,7 @@ from kumiko_django.definitions.options import retry_window_ms
 from kumiko_django.definitions.registry import registry
 from kumiko_django.exceptions import SettingsError
 from kumiko_django.facets import checks as _of_facets  # noqa: F401  (registers its own)
+from kumiko_django.observability import chosen
 from kumiko_django.tenancy import checks as _of_requests  # noqa: F401
 
 TAG = "kumiko"
@@ -30,7 +31,12 @@ def check_settings(app_configs: Sequence[Any] | None = None, **_: Any) -> list[C
         settings = get_settings()
     except SettingsError as error:
         return [Error(str(error), hint="Correct KUMIKO in the settings module.", id="kumiko.E001")]
-    return [*_check_redis(settings), *_check_tenants(settings), *_check_ages(settings)]
+    return [
+        *_check_redis(settings),
+        *_check_tenants(settings),
+        *_check_ages(settings),
+        *_check_observability(),
+    ]
 
 
 def _check_redis(settings: Settings) -> list[CheckMessage]:
@@ -61,6 +67,18 @@ def _check_tenants(settings: Settings) -> list[CheckMessage]:
             )
         ]
     return []
+
+
+def _check_observability() -> list[CheckMessage]:
+    # Nothing is made here: a factory may open connections.
+    return [
+        Error(
+            problem,
+            hint="Give a callable without arguments that makes one, or its dotted path.",
+            id="kumiko.E007",
+        )
+        for problem in chosen.problems()
+    ]
 
 
 def _check_ages(settings: Settings) -> list[CheckMessage]:

@@ -30,6 +30,8 @@ _MAX_SECONDS = 1_000_000_000
 """About 31 years: what clocks and the queue can hold; infinity and NaN are beyond it."""
 _NONE_HAS_A_MEANING = frozenset({"HISTORY_AGE"})
 """Keys for which None is a value; for the others it is the same as not set (B024)."""
+METER_METHODS = ("count", "gauge", "observe")
+TRACER_METHODS = ("span", "current")
 _PREFIX = re.compile(r"[A-Za-z0-9_.{}-]+")
 
 
@@ -67,6 +69,8 @@ class Settings:
         config: ``CONFIG``: values by key, or the factory of ``ctx.config``.
         secrets: ``SECRETS``: factory of ``ctx.secrets``; False for no such facet.
         time_zone: ``TIME_ZONE``: callable of the tenant id that gives its time zone.
+        meter: ``METER``: where metrics go, or the factory of that (or the path of either).
+        tracer: ``TRACER``: where spans go; likewise.
     """
 
     redis_url: str | None = field(default=None, repr=False)  # it may have a password
@@ -91,6 +95,8 @@ class Settings:
     config: Mapping[str, Any] | Factory | None = None
     secrets: Factory | None = None
     time_zone: Callable[[str], Any] | str | None = None
+    meter: Any = None
+    tracer: Any = None
 
     @property
     def tenancy_enabled(self) -> bool:
@@ -244,6 +250,19 @@ def _callable(
     return validate
 
 
+def _maker(*methods: str) -> Callable[[str, object], Any]:
+    def validate(key: str, value: object) -> Any:
+        has_all = all(hasattr(value, method) for method in methods)
+        if not (isinstance(value, str) or callable(value) or has_all):
+            raise SettingsError(
+                f"KUMIKO[{key!r}] must have the methods {', '.join(methods)}, be a callable that "
+                f"makes such an object, or the dotted path to either, not {value!r}."
+            )
+        return value
+
+    return validate
+
+
 _VALIDATORS: dict[str, Callable[[str, object], Any]] = {
     "REDIS_URL": _redis_url,
     "CACHE_ALIAS": _text,
@@ -267,6 +286,8 @@ _VALIDATORS: dict[str, Callable[[str, object], Any]] = {
     "CONFIG": _callable("of a FacetRequest that makes the facet", or_mapping=True),
     "SECRETS": _callable("of a FacetRequest that makes the facet", or_false=True),
     "TIME_ZONE": _callable("of the tenant id that gives its time zone"),
+    "METER": _maker(*METER_METHODS),
+    "TRACER": _maker(*TRACER_METHODS),
 }
 
 

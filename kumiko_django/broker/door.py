@@ -226,10 +226,15 @@ def _plan(rules: Rules | None, lane: Lane, job_id: str) -> Plan:
     return plan
 
 
+def base() -> str:
+    """What all keys of the door begin with."""
+    settings = get_settings()
+    return f"{settings.key_prefix}:{settings.queue_prefix}:kumiko:admission:"
+
+
 def _bases() -> Plan:
     settings = get_settings()
-    prefix = f"{settings.key_prefix}:{settings.queue_prefix}"
-    return {"base": f"{prefix}:kumiko:admission:", "queues": f"{prefix}-"}
+    return {"base": base(), "queues": f"{settings.key_prefix}:{settings.queue_prefix}-"}
 
 
 def _all_of(call: ScriptCall) -> list[int]:

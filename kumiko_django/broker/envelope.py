@@ -19,6 +19,7 @@ from kumiko_django.types.ambient import TraceContext
 from kumiko_django.types.correlation import clean_correlation_id
 from kumiko_django.types.jsonable import JSON
 from kumiko_django.types.origin import WriteOrigin
+from kumiko_django.types.trace import TraceParent
 
 FORMAT_VERSION: Final = 1
 
@@ -125,6 +126,8 @@ def _wire(meta: Metadata) -> dict[str, JSON]:
         }
     if meta.trace is not None:
         values["_traceContext"] = {"traceId": meta.trace.trace_id, "spanId": meta.trace.span_id}
+        if (parent := meta.trace.parent) is not None:
+            values["_traceparent"] = str(parent)
     if meta.write_origin is not None:
         values["_writeOrigin"] = meta.write_origin.to_wire()
     return {key: value for key, value in values.items() if value is not None}
@@ -170,7 +173,7 @@ def read_metadata(data: object) -> Metadata:
         triggered_by_id=_text(raw.get("_triggeredById")),
         trigger_name=_text(raw.get("_triggerName")),
         trigger_event=_trigger_event(raw.get("_triggerEvent")),
-        trace=_trace(raw.get("_traceContext")),
+        trace=_trace(raw.get("_traceparent"), raw.get("_traceContext")),
         correlation_id=clean_correlation_id(raw.get("_correlationId")),
         write_origin=None if origin is None else WriteOrigin.from_wire(origin),
         parent_run=_uuid(raw.get("_parentRunId")),
@@ -208,8 +211,13 @@ def _trigger_event(value: object) -> TriggerEvent | None:
     return TriggerEvent(event_id, headers)
 
 
-def _trace(value: object) -> TraceContext | None:
-    """Both ids or nothing; anything else in it is dropped (B074)."""
+def _trace(header: object, value: object) -> TraceContext | None:
+    """W3C's form, which also says what is kept, before the original's (P91).
+
+    Of the latter both ids or nothing; anything else in it is dropped (B074).
+    """
+    if header is not None and (parent := TraceParent.parse(header)) is not None:
+        return TraceContext.at(parent)
     if not isinstance(value, dict):
         return None
     trace_id, span_id = value.get("traceId"), value.get("spanId")

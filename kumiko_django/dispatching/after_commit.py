@@ -18,7 +18,7 @@ from kumiko_django.broker.door import Decision
 from kumiko_django.broker.envelope import read_payload
 from kumiko_django.broker.producer import NewJob
 from kumiko_django.definitions.job import JobDefinition
-from kumiko_django.dispatching import skips
+from kumiko_django.dispatching import observed, skips
 from kumiko_django.exceptions import BrokerUnavailable, KumikoError
 
 logger = logging.getLogger("kumiko_django.dispatch")
@@ -76,6 +76,7 @@ class _Send:
             self._report(self._jobs[len(added) :], unexpected)
         else:
             self.commit.failure = None
+        observed.count(self._jobs, added)
         skips.record(self._definition, self._jobs, added)
 
     def _report(self, jobs: tuple[NewJob, ...], error: KumikoError) -> None:
@@ -86,6 +87,7 @@ class _Send:
             f"{jobs[0].job_id} was" if len(jobs) == 1 else f"{jobs[0].job_id} and following were",
             error,
         )
+        observed.count_failed(jobs[0].name, len(jobs))
         for job in jobs:
             signals.dispatch_failed.send_robust(
                 sender=self._definition,

@@ -23,7 +23,7 @@ from kumiko_django.broker.door import Decision
 from kumiko_django.broker.producer import NewJob
 from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.definitions.options import Priority
-from kumiko_django.dispatching import skips
+from kumiko_django.dispatching import observed, skips
 from kumiko_django.dispatching.after_commit import send_after_commit
 from kumiko_django.dispatching.asking import sync_code_has_run
 from kumiko_django.dispatching.request import Request, build, build_each, find_definition
@@ -61,8 +61,7 @@ def dispatch(
         delay: Seconds or a timedelta until the job is due.
         run_at: An aware datetime at which it is due.
         using: Database whose transaction the job waits for; by default the default database.
-        immediate: Send now even inside a transaction; it may run before the commit, and does run
-            after a rollback.
+        immediate: Send now, also inside a transaction; then it runs even after a rollback.
 
     Raises:
         UnknownJobError: No such job.
@@ -76,7 +75,8 @@ def dispatch(
     """
     request = Request(tenant_id, triggered_by, priority, delay, run_at)
     definition = find_definition(job)
-    return _send(definition, [build(definition, payload, request)], using, immediate)[0]
+    with observed.dispatching(definition):
+        return _send(definition, [build(definition, payload, request)], using, immediate)[0]
 
 
 def dispatch_many(
@@ -97,8 +97,9 @@ def dispatch_many(
     """
     request = Request(tenant_id, triggered_by, priority, delay, run_at)
     definition = find_definition(job)
-    jobs = list(build_each(definition, payloads, request))
-    return _send(definition, jobs, using, immediate)
+    with observed.dispatching(definition):
+        jobs = list(build_each(definition, payloads, request))
+        return _send(definition, jobs, using, immediate)
 
 
 async def adispatch(
@@ -116,8 +117,9 @@ async def adispatch(
     """Queue a job from async code; arguments and errors as :func:`dispatch`."""
     request = Request(tenant_id, triggered_by, priority, delay, run_at)
     definition = find_definition(job)
-    jobs = [build(definition, payload, request)]
-    return (await _asend(definition, jobs, using, immediate))[0]
+    with observed.dispatching(definition):
+        jobs = [build(definition, payload, request)]
+        return (await _asend(definition, jobs, using, immediate))[0]
 
 
 async def adispatch_many(
@@ -136,11 +138,12 @@ async def adispatch_many(
     request = Request(tenant_id, triggered_by, priority, delay, run_at)
     definition = find_definition(job)
     jobs: list[NewJob] = []
-    for job_of_one in build_each(definition, payloads, request):
-        jobs.append(job_of_one)
-        if len(jobs) % _BREATHER == 0:
-            await asyncio.sleep(0)
-    return await _asend(definition, jobs, using, immediate)
+    with observed.dispatching(definition):
+        for job_of_one in build_each(definition, payloads, request):
+            jobs.append(job_of_one)
+            if len(jobs) % _BREATHER == 0:
+                await asyncio.sleep(0)
+        return await _asend(definition, jobs, using, immediate)
 
 
 def send(definition: JobDefinition, jobs: Sequence[NewJob], using: str | None) -> list[Dispatched]:
@@ -173,6 +176,7 @@ def _send(
     if not immediate and _left_to_commit(definition, jobs, using):
         return _left(jobs)
     decisions = [producer.add(jobs[0])] if len(jobs) == 1 else producer.add_many(jobs)
+    observed.count(jobs, decisions)
     (skips.report if seen else skips.record)(definition, jobs, decisions)
     return _answers(decisions)
 
@@ -191,6 +195,7 @@ async def _asend(
         decisions = [await producer.aadd(jobs[0])]
     else:
         decisions = await producer.aadd_many(jobs)
+    observed.count(jobs, decisions)
     await (skips.areport if seen else skips.arecord)(definition, jobs, decisions)
     return _answers(decisions)
 

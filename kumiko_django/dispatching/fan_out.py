@@ -23,7 +23,7 @@ from kumiko_django.definitions.concurrency import quiet_ms
 from kumiko_django.definitions.fan_out import spread_of
 from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.definitions.options import Priority
-from kumiko_django.dispatching import skips
+from kumiko_django.dispatching import observed, skips
 from kumiko_django.history.queries import ended_jobs
 from kumiko_django.types.jsonable import JSON
 
@@ -109,6 +109,7 @@ def add_children(fan_out: FanOut, tenants: Sequence[str], tell: Callable[[Count]
         there = _already_there(fan_out, [job.job_id for job in portion])
         new = [job for job in portion if job.job_id not in there]
         decisions = producer.add_many(new)
+        observed.count(new, decisions)
         skips.record(fan_out.definition, new, decisions)
         count = count.and_then(decisions, len(portion) - len(new))
         tell(count)

@@ -24,6 +24,7 @@ from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.definitions.options import Priority, check_priority
 from kumiko_django.definitions.registry import registry
 from kumiko_django.exceptions import PayloadError, UnknownJobError
+from kumiko_django.observability.chosen import current_trace
 from kumiko_django.tenancy.resolution import tenant_for_dispatch
 from kumiko_django.types import ambient
 from kumiko_django.types.arguments import AMBIENT, Delay, TenantArgument
@@ -160,7 +161,7 @@ def _metadata(definition: JobDefinition, request: Request) -> Metadata:
         triggered_by_id=user_id_of(request.triggered_by, definition.qualified_name),
         trigger_name=request.trigger_name,
         trigger_event=request.trigger_event,
-        trace=ambient.trace.get(),
+        trace=current_trace(),
         correlation_id=clean_correlation_id(ambient.correlation_id.get()),
         # Only an origin that bars personal data has to follow the work (B170).
         write_origin=origin if origin is not None and origin.is_gated else None,

@@ -23,7 +23,7 @@ from kumiko_django.broker.producer import NewJob
 from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.definitions.registry import registry
 from kumiko_django.definitions.triggers import On
-from kumiko_django.dispatching import dispatcher
+from kumiko_django.dispatching import dispatcher, observed
 from kumiko_django.dispatching.request import Request, build, user_id_of
 from kumiko_django.events.event import Event, EventId, Headers
 from kumiko_django.exceptions import BrokerUnavailable, KumikoError, SettingsError
@@ -78,7 +78,8 @@ def emit(
     """
     _refuse_on_loop()
     checked = Event.of(event, payload, event_id, headers)
-    return _emit(_matches(checked, tenant_id, triggered_by), using)
+    with observed.emitting(checked.name):
+        return _emit(_matches(checked, tenant_id, triggered_by), using)
 
 
 async def aemit(
@@ -93,7 +94,8 @@ async def aemit(
 ) -> list[Dispatched]:
     """Announce an event from async code; arguments and errors as :func:`emit`."""
     checked = Event.of(event, payload, event_id, headers)
-    return await _aemit(_matches(checked, tenant_id, triggered_by), using)
+    with observed.emitting(checked.name):
+        return await _aemit(_matches(checked, tenant_id, triggered_by), using)
 
 
 def _emit(matches: Sequence[_Match], using: str | None) -> list[Dispatched]:
@@ -185,6 +187,7 @@ class _Match:
             error,
             exc_info=None if is_ours else error,
         )
+        observed.count_failed(self.definition.qualified_name)
         return {
             "sender": self.definition,
             "job_id": self._job_id,

@@ -14,6 +14,9 @@ from kumiko_django.dispatching import dispatcher
 from kumiko_django.dispatching.results import Dispatched
 from kumiko_django.facets.protocols import Config, Derivatives, Files, Notify, Secrets
 from kumiko_django.facets.provided import Facets
+from kumiko_django.facets.request import SYSTEM_USER_ID
+from kumiko_django.observability.chosen import get_meter
+from kumiko_django.observability.meter import Metrics
 from kumiko_django.run.deferral import Deferral, deferral
 from kumiko_django.run.logbook import RunLog, readable
 from kumiko_django.types.cancellation import Cancellation
@@ -26,6 +29,14 @@ class TriggeredBy:
 
     id: str
     tenant_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SystemUser:
+    """Whom a job acts as, in the tenant that it runs for (B160, B238)."""
+
+    tenant_id: str
+    id: str = SYSTEM_USER_ID
 
 
 class Notes:
@@ -125,6 +136,19 @@ class JobContext:
     def tz(self) -> dt.tzinfo:
         """The tenant's time zone, which is the current one in the run; else Django's (B141)."""
         return self._facets.tz
+
+    @property
+    def system_user(self) -> SystemUser:
+        """Whom the run acts as; who caused it is ``triggered_by``."""
+        return SystemUser(self.tenant_id)
+
+    def metrics_for(self, /, **labels: str) -> Metrics:
+        """Metrics of your own, with the label ``job``; they go nowhere where no ``METER`` is set.
+
+        Args:
+            labels: More labels that all of them have.
+        """
+        return Metrics(get_meter(), {**labels, "job": self.job_name})
 
     def defer(self, delay: float | dt.timedelta) -> Deferral:
         """Go on with this run later: ``return ctx.defer(60)``, or ``raise ctx.defer(60)``.

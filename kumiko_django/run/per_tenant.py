@@ -69,8 +69,9 @@ class Work:
     """What the run of a wrapper does: add a child for each active tenant."""
 
     def __init__(self, definition: JobDefinition, run: Run, recorder: Recorder) -> None:
+        self._definition = definition
+        self._run = run
         self._recorder = recorder
-        self._fan_out = _fan_out(definition, run)
 
     def __call__(self, ctx: JobContext) -> dict[str, Any]:
         """Do it; answers what the wrapper's run has as its result.
@@ -82,7 +83,8 @@ class Work:
         tenants = active_tenants()
         ctx.progress(done=0, total=len(tenants))
         self._be_on_record()
-        count = add_children(self._fan_out, tenants, lambda count: _tell(ctx, count))
+        fan_out = _fan_out(self._definition, self._run)
+        count = add_children(fan_out, tenants, lambda count: _tell(ctx, count))
         return asdict(count)
 
     def _be_on_record(self) -> None:
@@ -106,7 +108,11 @@ def _fan_out(definition: JobDefinition, run: Run) -> FanOut:
         wrapper_queued_at=moment(delivery.created_at_ms),
         payload=run.payload,
         meta=replace(
-            run.meta, tenant_id=None, correlation_id=run.correlation_id, parent_run=run.run_id
+            run.meta,
+            tenant_id=None,
+            correlation_id=run.correlation_id,
+            parent_run=run.run_id,
+            trace=run.trace,
         ),
         priority=delivery.priority if is_ours else definition.priority,
         is_repeated=delivery.start > 1 or delivery.attempt > 1,

@@ -20,6 +20,7 @@ from kumiko_django.definitions.fan_out import Wrapper
 from kumiko_django.exceptions import PayloadError, ScopeError, TenantRequired, UnknownJobError
 from kumiko_django.history.record import UnreadableRecord
 from kumiko_django.history.recorder import Recorder
+from kumiko_django.observability.chosen import get_meter, get_tracer
 from kumiko_django.run import per_tenant
 from kumiko_django.run.admission import rules_of, skipped_start
 from kumiko_django.run.deferral import Deferral, over_budget
@@ -33,6 +34,7 @@ from kumiko_django.run.execution import (
     Returned,
 )
 from kumiko_django.run.failure import Refused, failed
+from kumiko_django.run.observed import RunMetrics, span_of
 from kumiko_django.run.outcome import (
     Completed,
     Deferred,
@@ -50,6 +52,7 @@ from kumiko_django.run.telling import (
     log_completion,
     log_deferral,
     log_failure,
+    log_lost_deferral,
     log_quarantine,
     log_skip,
 )
@@ -83,14 +86,19 @@ class Runner:
             written: Called on the loop when the record of a delivery's run is in the history.
             grace_seconds: How long a handler may take to end once its timeout is over.
             on_stuck: Called when one takes longer: the process has to end.
+
+        Raises:
+            SettingsError: ``METER`` or ``TRACER`` cannot be had.
         """
         self._recorder = recorder
         self._worker_id = worker_id
         self._threads = HandlerThreads()
         self._executor = Executor(self._threads, grace_seconds, on_stuck)
-        self._unknown = UnknownJobs()
         self._reporter = Reporter(self._threads)
-        self._verdicts = Verdicts(recorder, self._reporter, written)
+        self._tracer, meter = get_tracer(), get_meter()
+        self._unknown = UnknownJobs(meter)
+        metrics = None if meter is None else RunMetrics(meter)
+        self._verdicts = Verdicts(recorder, self._reporter, written, metrics)
 
     def interrupt(self) -> None:
         """Break off what runs: the worker leaves."""
@@ -153,9 +161,12 @@ class Runner:
             # A validator of the job's schema, say. It may pass, and must be on record either way.
             logger.exception("Job %s (%s) met a fault", delivery.job_id, delivery.job_name)
             return self._refuse(run, failed(error, delivery, run.backoff))
-        self._record_start(run)
-        await self._reporter.report(signals.job_started, run)
-        return await self._execute(run)
+        with span_of(self._tracer, run) as span:
+            self._record_start(run)
+            await self._reporter.report(signals.job_started, run)
+            outcome = await self._execute(run)
+            span.ended(outcome)
+        return outcome
 
     def _refuse(self, run: Run, outcome: Failed | Quarantined) -> Outcome:
         """End a run whose handler is not called, with a record like any other (B207)."""
@@ -165,7 +176,9 @@ class Runner:
             log_quarantine(run, outcome)
         run.read_what_is_readable()
         run.finish(outcome)
-        self._record_start(run)
+        with span_of(self._tracer, run) as span:
+            self._record_start(run)
+            span.ended(outcome)
         return outcome
 
     def _skip(self, run: Run, outcome: Skipped) -> Outcome:
@@ -233,7 +246,8 @@ class Runner:
     async def _execute(self, run: Run) -> Outcome:
         try:
             ending = await self._executor.execute(
-                run.known_definition, run.argument, run.context(), run.surroundings(),
+                run.known_definition, run.argument, run.context(),
+                run.surroundings() if run.around is None else run.around,
                 run.delivery.cancellation,
             )  # fmt: skip
             outcome = self._classify(run, ending)
@@ -250,8 +264,7 @@ class Runner:
                 return self._defer(run, deferral)
             case Returned(value):
                 if run.has_made_deferral:
-                    run.warn(_UNUSED)
-                    logger.warning("Job %s: %s", run.delivery.job_name, _UNUSED)
+                    log_lost_deferral(run)
                 log_completion(run)
                 return Completed(*keepable(value))
             case Raised(error):
@@ -284,9 +297,3 @@ def _copy(payload: dict[str, JSON]) -> dict[str, JSON]:
             copied: dict[str, JSON] = json.loads(json.dumps(payload))
             return copied
     return dict(payload)
-
-
-_UNUSED = (
-    "ctx.defer() was called and did nothing: its result was neither returned nor raised. "
-    "Write `return ctx.defer(...)` or `raise ctx.defer(...)`."
-)

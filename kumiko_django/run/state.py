@@ -32,6 +32,7 @@ from kumiko_django.run.outcome import (
 )
 from kumiko_django.tenancy.scope import clean_tenant_id, run_scope
 from kumiko_django.types import ambient
+from kumiko_django.types.ambient import TraceContext
 from kumiko_django.types.ids import SYSTEM, uuid7
 from kumiko_django.types.jsonable import JSON
 from kumiko_django.types.runinfo import RunInfo
@@ -53,6 +54,9 @@ class Run:
         self.argument: Any = None
         self.tenant_id = SYSTEM
         self.request_id = str(uuid4())
+        self.trace: TraceContext | None = None
+        self.around: Context | None = None
+        """The context in which the handler is called, where the run's span has made one."""
         self.started_at = dt.datetime.now(dt.UTC)
         self._worker_id = worker_id
         self.start_event: RunStarted | None = None
@@ -123,6 +127,7 @@ class Run:
         """
         self.payload = read_payload(self.delivery.data)
         self.meta = read_metadata(self.delivery.data)
+        self.trace = self.meta.trace
 
     def read_what_is_readable(self) -> None:
         """The same for a run that is refused: its record says what can be said."""
@@ -130,6 +135,7 @@ class Run:
             self.payload = read_payload(self.delivery.data)
             readable = {k: v for k, v in self.delivery.data.items() if k != "_writeOrigin"}
             self.meta = read_metadata(readable)
+            self.trace = self.meta.trace
         with contextlib.suppress(ScopeError):
             self.tenant_id = clean_tenant_id(self.meta.tenant_id or SYSTEM)
 
@@ -145,9 +151,10 @@ class Run:
             ambient.user_id: self.meta.triggered_by_id,
             ambient.request_id: self.request_id,
             ambient.correlation_id: self.correlation_id,
-            ambient.write_origin: None if origin is None else origin.via(self._name),
-            ambient.trace: self.meta.trace,
-            ambient.handler: self._name,
+            ambient.write_origin: None if origin is None else origin.via(self.name),
+            ambient.trace: self.trace,
+            ambient.run: ambient.RunIds(self.run_id, self.delivery.job_id),
+            ambient.handler: self.name,
             ambient.feature: None if self.definition is None else self.definition.app_label,
         }
         return ambient.context_with(values)
@@ -156,7 +163,7 @@ class Run:
         """What the handler is given."""
         user = self.meta.triggered_by_id
         return JobContext(
-            job_name=self._name,
+            job_name=self.name,
             job_id=self.delivery.job_id,
             run_id=self.run_id,
             attempt=self.delivery.attempt,
@@ -171,7 +178,7 @@ class Run:
             trigger_event=self.meta.trigger_event,
             _notes=self._notes,
             _cancellation=self.delivery.cancellation,
-            _facets=Facets(self.tenant_id, self._name, user, self.correlation_id),
+            _facets=Facets(self.tenant_id, self.name, user, self.correlation_id),
             _can_be_deferred=self.delivery.queued,
             fencing_token=self.delivery.fencing_token,
         )
@@ -186,7 +193,7 @@ class Run:
         """The run as signals see it."""
         outcome = self._outcome
         return RunInfo(
-            job_name=self._name,
+            job_name=self.name,
             job_id=self.delivery.job_id,
             run_id=self.run_id,
             tenant_id=self.tenant_id,
@@ -208,7 +215,7 @@ class Run:
         waited = self.started_at - due_at if waits else None
         self.start_event = RunStarted(
             run_id=self.run_id,
-            job_name=self._name,
+            job_name=self.name,
             lane=delivery.lane,
             queue_job_id=delivery.job_id,
             queue_created_at=created_at,
@@ -225,7 +232,7 @@ class Run:
             triggered_by_id=self.meta.triggered_by_id,
             trigger=self.meta.trigger_name or "",
             correlation_id=self.correlation_id,
-            trace_id="" if self.meta.trace is None else self.meta.trace.trace_id,
+            trace_id="" if self.trace is None else self.trace.trace_id,
             parent=self.meta.parent_run,
             deferrals=self.deferrals,
         )
@@ -261,8 +268,8 @@ class Run:
                 return RunEnded(**common, status="quarantined", error=error)
 
     @property
-    def _name(self) -> str:
-        # A job queued under an old name is known by its new one from here on.
+    def name(self) -> str:
+        """The job's name; one queued under an old name is known by its new one from here on."""
         if self.definition is None:
             return self.delivery.job_name
         return self.definition.qualified_name

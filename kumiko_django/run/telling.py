@@ -10,6 +10,11 @@ from kumiko_django.types.ids import SYSTEM
 
 logger = logging.getLogger("kumiko_django.run")
 
+_LOST_DEFERRAL = (
+    "ctx.defer() was called and did nothing: its result was neither returned nor raised. "
+    "Write `return ctx.defer(...)` or `raise ctx.defer(...)`."
+)
+
 
 def log_failure(run: Run, outcome: Failed) -> None:
     """An attempt has failed (B130)."""
@@ -24,7 +29,7 @@ def log_failure(run: Run, outcome: Failed) -> None:
         delivery.max_attempts,
         ", finally" if outcome.final else f"; the next in {outcome.retry_ms / 1000:g} s",
         outcome.error,
-        extra={"run_id": str(run.run_id), "tenant_id": run.tenant_id, "final": outcome.final},
+        extra={**_where(run), "final": outcome.final},
     )
 
 
@@ -35,6 +40,7 @@ def log_quarantine(run: Run, outcome: Quarantined) -> None:
         run.delivery.job_name,
         run.delivery.job_id,
         outcome.error,
+        extra=_where(run),
     )
 
 
@@ -48,8 +54,14 @@ def log_deferral(run: Run, delay_ms: int, count: int) -> None:
         delay_ms / 1000,
         count,
         run.known_definition.max_defers,
-        extra={"run_id": str(run.run_id), "tenant_id": run.tenant_id},
+        extra=_where(run),
     )
+
+
+def log_lost_deferral(run: Run) -> None:
+    """A deferral was made and not used; the run's own log says it too (P97)."""
+    run.warn(_LOST_DEFERRAL)
+    logger.warning("Job %s: %s", run.delivery.job_name, _LOST_DEFERRAL, extra=_where(run))
 
 
 def log_skip(run: Run, outcome: Skipped) -> None:
@@ -60,19 +72,33 @@ def log_skip(run: Run, outcome: Skipped) -> None:
         run.delivery.job_id,
         _tenant(run),
         outcome.reason,
-        extra={"run_id": str(run.run_id), "tenant_id": run.tenant_id},
+        extra=_where(run),
     )
 
 
 def log_completion(run: Run) -> None:
     """A run has ended well."""
+    if not logger.isEnabledFor(logging.INFO):  # the one line of nearly every run
+        return
     logger.info(
         "Job %s (%s) of %s completed",
         run.delivery.job_name,
         run.delivery.job_id,
         _tenant(run),
-        extra={"run_id": str(run.run_id), "tenant_id": run.tenant_id},
+        extra=_where(run),
     )
+
+
+def _where(run: Run) -> dict[str, object]:
+    """What :class:`~kumiko_django.observability.logs.RunContextFilter` adds inside of a run."""
+    return {
+        "run_id": str(run.run_id),
+        "job_name": run.name,
+        "job_id": run.delivery.job_id,
+        "tenant_id": run.tenant_id,
+        "correlation_id": run.correlation_id,
+        "request_id": run.request_id,
+    }
 
 
 def _tenant(run: Run) -> str:

@@ -14,6 +14,8 @@ from kumiko_django.broker.carried import UNKNOWN_SINCE, read_count, unknown_data
 from kumiko_django.broker.delivery import Delivery, Postpone
 from kumiko_django.conf import get_settings
 from kumiko_django.exceptions import UnknownJobError
+from kumiko_django.observability import names
+from kumiko_django.observability.guarded import GuardedMeter
 from kumiko_django.run import per_tenant
 from kumiko_django.run.failure import Refused
 
@@ -24,9 +26,10 @@ LONGEST_PAUSE_MS: Final = 300_000
 
 
 class UnknownJobs:
-    """Puts jobs back, and says so once for each name in a process."""
+    """Puts jobs back, counts them, and says so once for each name in a process."""
 
-    def __init__(self) -> None:
+    def __init__(self, meter: GuardedMeter | None = None) -> None:
+        self._meter = meter
         self._told: set[str] = set()
 
     def put_back(self, delivery: Delivery, now_ms: int | None = None) -> Postpone | None:
@@ -61,6 +64,8 @@ class UnknownJobs:
         return Postpone(max(pause_ms, 1), unknown_data(delivery, since_ms))
 
     def _tell(self, delivery: Delivery, pause_ms: int, left_ms: int) -> None:
+        if self._meter is not None:
+            self._meter.count(names.PUT_BACK.name, lane=delivery.lane)
         first = delivery.job_name not in self._told
         self._told.add(delivery.job_name)
         logger.log(

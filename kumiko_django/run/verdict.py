@@ -27,6 +27,7 @@ from kumiko_django.broker.delivery import (
 from kumiko_django.history.events import RunEnded
 from kumiko_django.history.record import encode
 from kumiko_django.history.recorder import Recorder
+from kumiko_django.run.observed import RunMetrics
 from kumiko_django.run.outcome import (
     Completed,
     Deferred,
@@ -49,9 +50,14 @@ class Verdicts:
     """Makes verdicts of outcomes. What they are told afterwards goes to the history."""
 
     def __init__(
-        self, recorder: Recorder, reporter: Reporter, written: Callable[[Delivery], None]
+        self,
+        recorder: Recorder,
+        reporter: Reporter,
+        written: Callable[[Delivery], None],
+        metrics: RunMetrics | None = None,
     ) -> None:
         self._recorder = recorder
+        self._metrics = metrics
         self._reporter = reporter
         self._written = written
 
@@ -69,6 +75,8 @@ class Verdicts:
                 return  # the job's next run takes this one for lost
             try:
                 seen = _as_told(end, fate)
+                if self._metrics is not None:
+                    self._metrics.ended(run, seen)
                 # The record says what the run came to here, which is not what the queue has seen.
                 kept = record if seen is end else ""
                 future = self._record_end(run, seen, kept, awaited=reported)

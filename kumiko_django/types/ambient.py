@@ -10,9 +10,11 @@ import contextlib
 from collections.abc import Iterator
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
+from uuid import UUID
 
 from kumiko_django.types.origin import WriteOrigin
+from kumiko_django.types.trace import TraceParent
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +28,28 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class TraceContext:
-    """The ids of the span that work belongs to (B046, B074)."""
+    """The ids of the span that work belongs to, of whatever form (B046, B074)."""
 
     trace_id: str
     span_id: str
+    sampled: bool = True
+
+    @property
+    def parent(self) -> TraceParent | None:
+        """The same as other systems understand it; None where the ids have another form."""
+        return TraceParent.of(self.trace_id, self.span_id, sampled=self.sampled)
+
+    @classmethod
+    def at(cls, parent: TraceParent) -> TraceContext:
+        """The same of a span."""
+        return cls(parent.trace_id, parent.span_id, parent.sampled)
+
+
+class RunIds(NamedTuple):
+    """The run that work is part of."""
+
+    run_id: UUID
+    job_id: str
 
 
 scope: ContextVar[Scope | None] = ContextVar("kumiko_scope", default=None)
@@ -42,6 +62,7 @@ handler: ContextVar[str | None] = ContextVar("kumiko_handler", default=None)
 """Qualified name of the job that is running (B134)."""
 feature: ContextVar[str | None] = ContextVar("kumiko_feature", default=None)
 """Label of the app that owns the running job (B017)."""
+run: ContextVar[RunIds | None] = ContextVar("kumiko_run", default=None)
 
 
 @contextlib.contextmanager

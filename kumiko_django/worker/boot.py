@@ -24,6 +24,7 @@ from kumiko_django.definitions.registry import registry
 from kumiko_django.dispatching import skips
 from kumiko_django.dispatching.request import queued_as
 from kumiko_django.exceptions import BrokerUnavailable, DefinitionError
+from kumiko_django.observability.chosen import current_trace
 from kumiko_django.tenancy.directory import active_tenants
 from kumiko_django.types.ids import SYSTEM
 
@@ -111,7 +112,7 @@ def boot_job(definition: JobDefinition) -> NewJob:
     """The job that is queued: no payload, no user, for no tenant (B107); or its wrapper (B103)."""
     queued = queued_as(definition)
     return NewJob.of(
-        Envelope({}, Metadata(tenant_id=SYSTEM)),
+        Envelope({}, Metadata(tenant_id=SYSTEM, trace=current_trace())),
         lane=queued.lane,
         name=queued.qualified_name,
         job_id=boot_id(definition.qualified_name),

@@ -21,6 +21,7 @@ from kumiko_django.worker.boot import enqueue_boot_jobs
 from kumiko_django.worker.config import HostConfig
 from kumiko_django.worker.gates import Gates
 from kumiko_django.worker.housekeeping import Housekeeping
+from kumiko_django.worker.reports import Reports
 from kumiko_django.worker.scheduler import Schedules
 from kumiko_django.worker.written import WrittenRecords
 
@@ -45,6 +46,7 @@ class Host:
         self._recorder = Recorder(self._mailbox.post)
         self._housekeeping = Housekeeping()
         self._schedules = Schedules(config.lanes)
+        self._reports = Reports(config.lanes)
         self._consumers: dict[Lane, Consumer] = {}
         self._written = WrittenRecords(self._consumers)
         self._runner = Runner(
@@ -64,6 +66,7 @@ class Host:
             consumer.stop_fetching()
         self._housekeeping.request_stop()
         self._schedules.request_stop()
+        self._reports.request_stop()
         self._stop.set()
 
     def _retire(self) -> None:
@@ -106,6 +109,7 @@ class Host:
                 return gates_ended
             consuming = self._consume()
             self._housekeeping.open()
+            self._reports.open()
             await self._until_stop(client, consuming)
             return await self._wind_down(consuming)
         except Exception:
@@ -227,6 +231,7 @@ class Host:
                 await task
         await asyncio.to_thread(self._housekeeping.close)
         await asyncio.to_thread(self._schedules.close)
+        await asyncio.to_thread(self._reports.close)
         for consumer in self._consumers.values():
             consumer.leave()
         await self._drain(LEAVE_SECONDS)

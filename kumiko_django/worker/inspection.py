@@ -11,8 +11,9 @@ from kumiko_django.broker import queues
 from kumiko_django.broker.connection import current_address
 from kumiko_django.conf import get_settings
 from kumiko_django.definitions.registry import registry
-from kumiko_django.exceptions import BrokerUnavailable
+from kumiko_django.exceptions import BrokerUnavailable, SettingsError
 from kumiko_django.history.models import JobRun
+from kumiko_django.observability.chosen import get_meter, get_tracer
 from kumiko_django.worker.config import HostConfig
 from kumiko_django.worker.exit_codes import ExitCode
 
@@ -117,4 +118,18 @@ def check_tenants() -> Findings:
     findings.facts.append(f"Tenants: {count} active")
     if not count:
         findings.warnings.append('KUMIKO["TENANTS"] gives no tenant.')
+    return findings
+
+
+def check_observability() -> Findings:
+    """Whether ``METER`` and ``TRACER`` can be made, which a worker does when it starts."""
+    findings = Findings()
+    for key, get in (("METER", get_meter), ("TRACER", get_tracer)):
+        try:
+            made = get()
+        except SettingsError as error:
+            findings.error(str(error), ExitCode.CONFIGURATION)
+        else:
+            if made is not None:
+                findings.facts.append(f'KUMIKO["{key}"]: made')
     return findings

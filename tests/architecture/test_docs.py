@@ -14,9 +14,12 @@ import pytest
 
 import kumiko_django
 from kumiko_django import signals
+from kumiko_django.broker.depth import STATES
 from kumiko_django.conf import Settings
 from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.models import JobRun, JobRunLog, RunStatus
+from kumiko_django.observability import names
+from kumiko_django.observability.logs import FIELDS
 from tests.architecture.sources import PACKAGE, ROOT, sources
 
 pytestmark = pytest.mark.once
@@ -102,6 +105,20 @@ def test_every_signal_is_documented() -> None:
 
     assert names
     assert documented == names
+
+
+def test_every_metric_span_and_log_field_is_documented() -> None:
+    text = page("metrics")
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ([^|]+) \|", text, re.MULTILINE)
+    documented = {name: (kind, re.findall(r"`(\w+)`", labels)) for name, kind, labels in rows}
+    spans = re.findall(r"^\| `(job\.\w+)` \|", text, re.MULTILINE)
+    log_fields = re.findall(r"^\| `(\w+_id|\w+_name)` \|", text, re.MULTILINE)
+
+    declared = {metric.name: (metric.kind, [*metric.labels]) for metric in names.METRICS}
+    assert {name: documented.get(name) for name in declared} == declared
+    assert sorted(spans) == sorted([names.DISPATCH, names.EXECUTE])
+    assert log_fields == list(FIELDS)
+    assert not [state for state in STATES if f"`{state}`" not in text]
 
 
 def test_every_column_and_status_of_the_history_is_documented() -> None:

@@ -32,6 +32,8 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "CONCURRENCY": int,
     "MAX_PAYLOAD_BYTES": int,
     "TENANTS": str,
+    "METER": str,
+    "TRACER": str,
 }
 
 

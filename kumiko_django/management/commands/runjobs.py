@@ -127,6 +127,7 @@ class Command(BaseCommand):
             inspection.check_jobs(config),
             inspection.check_database(),
             inspection.check_tenants(),
+            inspection.check_observability(),
             asyncio.run(inspection.check_broker(config)),
         ]
         for finding in findings:

@@ -133,7 +133,7 @@ def test_a_retry_gives_its_turn_up(
 def test_a_final_failure_frees_its_place_and_its_slot(
     define: Define, host: StartHost, watch: Watch, queue: QueueState, kept: Kept
 ) -> None:
-    """P16, P21"""
+    """B143, P16, P21"""
     define(watch, name="works", concurrency="sequential", max_per_tenant=2)
     failed, other = send(0, fails=9), send(1)
     assert send(2).reason == "skipped:max-per-tenant"

@@ -151,6 +151,25 @@ def test_a_trace_is_both_ids_or_nothing(stored: Any) -> None:
     assert read_metadata({"_traceContext": stored}).trace is None
 
 
+@pytest.mark.parametrize("sampled", [True, False])
+def test_a_trace_travels_in_both_forms(sampled: bool) -> None:
+    """B046, P91: the original reads one of them, everybody else the other, with its flag."""
+    trace = TraceContext("a" * 32, "b" * 16, sampled)
+    data = Envelope({}, Metadata(trace=trace)).to_data()
+    assert data["_traceContext"] == {"traceId": "a" * 32, "spanId": "b" * 16}
+    assert data["_traceparent"] == f"00-{'a' * 32}-{'b' * 16}-{'01' if sampled else '00'}"
+    assert read_metadata(data).trace == trace
+
+
+@pytest.mark.parametrize("header", [None, 7, "", "nonsense", f"00-{'0' * 32}-{'b' * 16}-01"])
+def test_a_malformed_traceparent_is_dropped(header: Any) -> None:
+    """P91: and what the original has written counts."""
+    stored = {"traceId": "c" * 32, "spanId": "d" * 16}
+    assert read_metadata({"_traceparent": header}).trace is None
+    both = {"_traceparent": header, "_traceContext": stored}
+    assert read_metadata(both).trace == TraceContext("c" * 32, "d" * 16)
+
+
 def test_a_trace_is_two_ids_and_no_more() -> None:
     """B074: further fields are dropped, and nobody's novel is kept."""
     stored = {"traceId": "t" * 1000, "spanId": "s", "baggage": "x"}

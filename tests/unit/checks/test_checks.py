@@ -87,6 +87,17 @@ def test_e002_no_redis_is_named(settings: Settings, kumiko: Any, part: str) -> N
     assert part in message.msg
 
 
+@pytest.mark.parametrize("key", ["METER", "TRACER"])
+@pytest.mark.parametrize("value", ["tests.app.nothing.meter", "tests.settings.DEBUG"])
+def test_e007_where_metrics_go_cannot_be_had(settings: Settings, key: str, value: str) -> None:
+    settings.KUMIKO = {**settings.KUMIKO, key: value}
+
+    message = the_only_one("kumiko.E007")
+
+    assert isinstance(message, checks.Error)
+    assert f"KUMIKO['{key}']" in message.msg
+
+
 @pytest.mark.parametrize("tenants", ["tests.app.nothing.active", lambda request: []])
 def test_e003_the_tenants_cannot_be_asked_for(settings: Settings, tenants: Any) -> None:
     settings.KUMIKO = {**settings.KUMIKO, "TENANTS": tenants}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ from kumiko_django.broker.delivery import Delivery, Fate, Settlement
 from kumiko_django.definitions.registry import registry
 from kumiko_django.history.recorder import Recorder
 from kumiko_django.run.runner import Runner
-from tests.unit.run.deliveries import NAME, RunOne, delivery
+from tests.unit.run.deliveries import NAME, Meanwhile, RunOne, delivery
 
 
 @pytest.fixture
@@ -35,6 +36,7 @@ def run_one(recorder: Recorder) -> Iterator[RunOne]:
             given: Delivery | None = None,
             interrupt: bool = False,
             fate: Fate = Fate.AGREED,
+            meanwhile: Meanwhile | None = None,
             **options: Any,
         ) -> Settlement:
             registry.register(
@@ -46,6 +48,11 @@ def run_one(recorder: Recorder) -> Iterator[RunOne]:
                 if interrupt:
                     runner.interrupt()
                 try:
+                    if meanwhile is not None:
+                        loop = asyncio.get_running_loop()
+                        threading.Thread(
+                            target=lambda: meanwhile(loop, runner), daemon=True
+                        ).start()
                     verdict = await runner.run(given or delivery(job_name=NAME))
                     await verdict.told(fate)
                     return verdict.settlement

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
 
 from kumiko_django import JobContext
 from kumiko_django.broker.delivery import Delivery, Settlement
@@ -12,6 +14,10 @@ from kumiko_django.run.state import Run
 
 NAME = "testapp:job:under-test"
 """The job that ``run_one`` registers."""
+
+
+Meanwhile: TypeAlias = Callable[[asyncio.AbstractEventLoop, Any], None]
+"""Called in a thread of its own while ``run_one`` runs something, with its loop and its runner."""
 
 
 class RunOne(Protocol):

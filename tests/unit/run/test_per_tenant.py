@@ -17,9 +17,11 @@ from kumiko_django.dispatching import fan_out as fan_out_module
 from kumiko_django.dispatching.fan_out import FanOut
 from kumiko_django.history.models import JobRun
 from kumiko_django.history.recorder import Recorder
+from kumiko_django.observability.memory import InMemoryMeter, InMemoryTracer
 from kumiko_django.run import per_tenant as per_tenant_module
 from kumiko_django.run.runner import Runner
 from kumiko_django.types.ids import SYSTEM
+from kumiko_django.types.trace import TraceParent
 from tests.helpers.fixtures import QueueStateFactory
 from tests.helpers.queues import QueueState
 from tests.unit.run.deliveries import NAME, delivery
@@ -183,6 +185,21 @@ def test_a_gated_origin_reaches_the_children(
     for job in queue_state().jobs("wait"):
         assert job.data == {**data, "_tenantId": job.id[-1], "_parentRunId": str(run.id)}
         assert job.name == NAME
+
+
+def test_the_children_carry_the_span_of_the_wrappers_run(
+    deliver: Deliver, tenants: Tenants, queue_state: QueueStateFactory, settings: Settings
+) -> None:
+    """P91: to which theirs link; and they are counted, apart from the wrapper."""
+    tracer, meter = InMemoryTracer(), InMemoryMeter()
+    settings.KUMIKO = {**settings.KUMIKO, "TRACER": tracer, "METER": meter}
+    above = TraceParent("a" * 32, "b" * 16)
+    deliver(data={"n": 1, "_traceparent": str(above)})
+    (span,) = tracer.spans
+    assert (span.attributes["job.name"], span.parent) == (WRAPPER, above)
+    carried = {job.data["_traceparent"] for job in queue_state().jobs("wait")}
+    assert carried == {str(span.context)}
+    assert meter.value("kumiko_job_dispatched_total", job=NAME, status="queued") == 2
 
 
 def test_a_broken_origin_refuses_the_wrapper(

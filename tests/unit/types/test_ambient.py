@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from kumiko_django.types import ambient
-from kumiko_django.types.ambient import Scope, TraceContext
+from kumiko_django.types.ambient import RunIds, Scope, TraceContext
+from kumiko_django.types.ids import uuid7
 from kumiko_django.types.origin import WriteOrigin
 
 pytestmark = pytest.mark.once
@@ -24,6 +25,7 @@ VALUES: dict[contextvars.ContextVar[Any], Any] = {
     ambient.trace: TraceContext("trace", "span"),
     ambient.handler: "shop:job:send",
     ambient.feature: "shop",
+    ambient.run: RunIds(uuid7(), "job"),
 }
 
 

@@ -1,12 +1,14 @@
-"""What ``runjobs --check`` says of the tenants."""
+"""What ``runjobs --check`` says of the tenants, and of where numbers and spans go."""
 
 from __future__ import annotations
 
 import pytest
+from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
+from kumiko_django import observability
 from kumiko_django.worker.exit_codes import ExitCode
-from kumiko_django.worker.inspection import check_tenants
+from kumiko_django.worker.inspection import check_observability, check_tenants
 
 
 def _broken() -> list[str]:
@@ -43,3 +45,27 @@ def test_a_callable_that_raises_is_an_error_with_its_reason(settings: Settings) 
 def test_without_tenancy_that_is_said(settings: Settings) -> None:
     settings.KUMIKO = {k: v for k, v in settings.KUMIKO.items() if k != "TENANTS"}
     assert check_tenants().facts == ["Tenants: none, everything belongs to SYSTEM"]
+
+
+@pytest.mark.once
+def test_a_meter_and_a_tracer_are_made(settings: Settings) -> None:
+    assert check_observability().facts == []
+    paths = [f"{observability.__name__}.{name}" for name in ("InMemoryMeter", "InMemoryTracer")]
+    settings.KUMIKO = {**settings.KUMIKO, "METER": paths[0], "TRACER": paths[1]}
+    findings = check_observability()
+    assert findings.facts == ['KUMIKO["METER"]: made', 'KUMIKO["TRACER"]: made']
+    assert findings.errors == []
+
+
+@pytest.mark.once
+@pytest.mark.django_db
+def test_without_them_no_worker_starts(settings: Settings) -> None:
+    """Numbers that nobody gets are noticed weeks later; so the start says it."""
+    settings.KUMIKO = {**settings.KUMIKO, "METER": _broken}
+    findings = check_observability()
+    assert findings.code is ExitCode.CONFIGURATION
+    assert "LookupError: no such table" in findings.errors[0]
+    for more in ({}, {"check_only": True}):
+        with pytest.raises(CommandError, match=r"METER.*no such table") as caught:
+            call_command("runjobs", **more)
+        assert caught.value.returncode == ExitCode.CONFIGURATION

@@ -135,7 +135,10 @@ def test_a_cap_holds_while_it_runs(
         (NAME, {"number": n, "seconds": 0.01, "_tenantId": "acme"}, {}) for n in range(40)
     ]  # fmt: skip
     add_raw(redis_url, queue.queue, jobs)
+    watch.gate.clear()
     host("worker", concurrency=10)
+    wait_until(lambda: watch.running == 3, description="as many run as may")
+    watch.gate.set()
     completed(queue, 40)
     assert sorted(watch.seen) == list(range(40))
     assert watch.most == 3

@@ -241,7 +241,7 @@ def test_one_that_has_to_wait_is_parked_when_it_is_queued(
 def test_reset_makes_it_run_again(
     host: StartHost, define: Define, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Also one that has failed, whose job the queue still keeps."""
+    """P55: also one that has failed, whose job the queue still keeps."""
     seed = Seed(define)
     seed.fails = True
     start(host)

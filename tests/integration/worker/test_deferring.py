@@ -123,7 +123,7 @@ def test_three_deferrals_are_one_run(
 def test_a_retry_after_a_deferral_is_a_run_of_its_own(
     host: StartHost, define: Define, queue_state: QueueStateFactory
 ) -> None:
-    """B197: the counter goes on over the attempts, and the budget is that of the job."""
+    """B197, P99: the counter goes on over the attempts, and the budget is that of the job."""
     calls: list[int] = []
 
     async def defers_and_fails(payload: Payload, ctx: JobContext) -> Any:

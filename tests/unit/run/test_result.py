@@ -64,7 +64,6 @@ def test_json_is_kept(value: Any, kept: Any) -> None:
     ids=["object", "nan", "int-key", "set", "bytes", "huge", "endless", "hostile", "number"],
 )
 def test_everything_else_is_noted_and_not_kept(value: Any, why: str) -> None:
-    """B142."""
     result, note = keepable(value)
     assert result is None
     assert note.startswith("result not kept: ")

@@ -31,7 +31,6 @@ GRAVEST = [
 PLANNED = {
     "escape hatches and their audit": "B012 B140 B149 B150 B151 B152 B153 B239 P103",
     "the databases of the context": "B016 B145 B146 B147 B148 B244",
-    "facets": "B141 B154 B155 B156 B157 B169 B243 P104",
     "handlers and identity": "B163 B164 B165 B166 B167 B174 B238 P102",
     "the gate for personal data": "B173",
     "what tenants see of runs and failures": "B013 B132 B181 B182 B183 B184 B184a B184b",

@@ -195,9 +195,10 @@ class Consumer:
             self._idle = None
 
     async def _wait_away(self, error: Exception) -> None:
-        """Redis is away, or refuses: wait with growing pauses, say so once (P93)."""
+        """Redis is away, or refuses: wait longer and longer; say so once, unless stopping (P93)."""
         if not self._away:
-            logger.warning(
+            logger.log(
+                logging.DEBUG if self._stopping else logging.WARNING,
                 "Lane %s cannot fetch jobs (%s); it goes on by itself when Redis is back",
                 self.lane,
                 scrub(str(error), self._address.secrets).rstrip("."),

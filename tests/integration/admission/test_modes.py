@@ -43,7 +43,7 @@ class TestSkip:
     def test_a_peer_of_the_same_tenant_in_whatever_state(
         self, define: Define, worker: Worker, kept: Kept
     ) -> None:
-        """B051, P02, P03: waiting, running, in backoff, given back; until its end."""
+        """B043, B051, P02, P03: waiting, running, in backoff, given back; until its end."""
         define(works, concurrency="skip", retries=1)
         first = send(1)
         assert (first.status, first.reason, bool(first)) == ("queued", None, True)
@@ -182,6 +182,7 @@ class TestDebounce:
     """P06: after a quiet time, with the last payload."""
 
     def test_the_last_payload_runs_once(self, define: Define, queue: QueueState) -> None:
+        """B053."""
         define(works, concurrency="debounce", debounce=dt.timedelta(seconds=30))
         made = [send(n) for n in range(5)]
         assert [one.status for one in made] == ["queued"] + ["debounced"] * 4
@@ -225,13 +226,17 @@ class TestThrottle:
     """B053, P06: the original's 'debounce', by its name."""
 
     def test_the_first_wins(self, define: Define, queue: QueueState, worker: Worker) -> None:
+        """B053, P07: those after it are dropped, not only said to be; until the window is over."""
         define(works, concurrency="throttle", throttle=0.3)
         first = send(1)
         later = [send(n) for n in range(2, 6)]
         assert [one.status for one in later] == ["throttled"] * 4
         assert not any(later)
-        assert send(6, "globex").status == "queued"
-        assert queue.wait[0] == first.job_id
+        other = send(6, "globex")
+        assert other.status == "queued"
+        assert queue.wait == [first.job_id, other.job_id]
+        assert queue.pending() == 2
+        assert queue.job(first.job_id).data["number"] == 1
         wait_until(lambda: send(7), description="the window is over")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kumiko_django import On, dispatch, emit, tenant_scope
@@ -16,15 +18,21 @@ NAME = "testapp:job:works"
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_event_does_not_start_a_second_one(define: Define, queue: QueueState) -> None:
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [({"concurrency": "skip"}, "skipped"), ({"max_per_tenant": 1}, "skipped:max-per-tenant")],
+)
+def test_an_event_does_not_start_a_second_one(
+    options: dict[str, Any], reason: str, define: Define, queue: QueueState
+) -> None:
     """B055, B059: skipped, on record, and the other jobs of the event go on."""
-    define(Watch(), name="works", concurrency="skip", trigger=On("happened"))
+    define(Watch(), name="works", trigger=On("happened"), **options)
     define(Watch(), name="other", trigger=On("happened"))
     with tenant_scope("acme"):
         answers = [answer.status for _ in range(2) for answer in emit("happened", {"n": 1})]
     assert answers == ["queued", "queued", "skipped", "queued"]
     row = JobRun.objects.get()
-    assert (row.job_name, row.status, row.reason) == (NAME, "skipped", "skipped")
+    assert (row.job_name, row.status, row.reason) == (NAME, "skipped", reason)
     assert (row.trigger, row.attempt, row.start) == ("happened", 0, 0)
 
 

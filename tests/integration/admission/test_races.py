@@ -138,8 +138,8 @@ def at_the_door(client: redis.Redis) -> int:
 def test_each_mode_holds(
     dispatchers: Dispatchers, queue: QueueState, kept: Kept, host: StartHost
 ) -> None:
-    """P01, P05, P06: check and reservation are one step. ``skip`` admits one, a cap of N exactly N,
-    ``replace`` leaves the last, ``debounce`` runs once with the last payload."""
+    """B233, P01, P05, P06: check and reservation are one step. ``skip`` admits one, a cap of N
+    exactly N, ``replace`` leaves the last, ``debounce`` runs once with the last payload."""
     for name, admitted, refusal in (
         ("guarded-skip", 1, "skipped"),
         ("guarded-cap", CAP, "skipped"),

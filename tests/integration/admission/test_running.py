@@ -72,7 +72,8 @@ def completed(queue: QueueState, count: int) -> None:
 def test_a_sequence_keeps_its_order_and_never_overlaps(
     define: Define, host: StartHost, watch: Watch, queue: QueueState, kept: Kept
 ) -> None:
-    """B054, B187, B191, P14, P15: one at a time, in the order of dispatch, with rising tokens."""
+    """B054, B187, B188, B191, P14, P15: one at a time, in the order of dispatch, with rising
+    tokens."""
     define(watch, name="works", concurrency="sequential")
     host("worker", concurrency=10)
     made = dispatch_many(
@@ -90,6 +91,41 @@ def test_a_sequence_keeps_its_order_and_never_overlaps(
     assert kept.left() == []
 
 
+def test_a_slot_is_held_for_as_long_as_its_job_runs(
+    define: Define,
+    host: StartHost,
+    watch: Watch,
+    queue: QueueState,
+    kept: Kept,
+    settings: Settings,
+) -> None:
+    """B185, B192, P15, P20: several locks long, and whatever the timeout, beside a worker that
+    would run the next one; and handed over at once when it ends."""
+    settings.KUMIKO = {**settings.KUMIKO, "LOCK_SECONDS": 1.0}
+    define(watch, name="works", concurrency="sequential", timeout=60)
+    watch.gate.clear()
+    host("worker", concurrency=1)
+    first, second = send(1), send(2)
+    wait_until(lambda: watch.running, description="the first one runs")
+    host("worker", concurrency=1)
+    end = time.monotonic() + 2.5
+    held: list[bool] = []
+
+    def some_locks_later() -> bool:
+        held.append(queue.locked(first.job_id) and kept.parked(f"one:{NAME}:acme") != [])
+        return time.monotonic() > end
+
+    wait_until(some_locks_later, description="some locks have passed")
+    assert all(held)
+    assert watch.seen == [1]
+    ended_at = time.monotonic()
+    watch.gate.set()
+    runs = [ended_run(one.job_id) for one in (first, second)]
+    assert time.monotonic() - ended_at < 5
+    assert {(run.status, run.attempt, run.start) for run in runs} == {("completed", 1, 1)}
+    assert watch.most == 1
+
+
 def test_a_cap_holds_while_it_runs(
     define: Define, host: StartHost, watch: Watch, queue: QueueState, kept: Kept, redis_url: str
 ) -> None:
@@ -99,7 +135,10 @@ def test_a_cap_holds_while_it_runs(
         (NAME, {"number": n, "seconds": 0.01, "_tenantId": "acme"}, {}) for n in range(40)
     ]  # fmt: skip
     add_raw(redis_url, queue.queue, jobs)
+    watch.gate.clear()
     host("worker", concurrency=10)
+    wait_until(lambda: watch.running == 3, description="as many run as may")
+    watch.gate.set()
     completed(queue, 40)
     assert sorted(watch.seen) == list(range(40))
     assert watch.most == 3
@@ -133,13 +172,22 @@ def test_a_retry_gives_its_turn_up(
 def test_a_final_failure_frees_its_place_and_its_slot(
     define: Define, host: StartHost, watch: Watch, queue: QueueState, kept: Kept
 ) -> None:
-    """B143, P16, P21"""
+    """B128, B143, P16, P21: also where those who are told of the run raise."""
+
+    def broken(**_: Any) -> None:
+        raise LookupError("a receiver's fault")
+
+    told = (signals.job_started, signals.job_failed, signals.job_completed)
+    for signal in told:
+        signal.connect(broken)
     define(watch, name="works", concurrency="sequential", max_per_tenant=2)
     failed, other = send(0, fails=9), send(1)
     assert send(2).reason == "skipped:max-per-tenant"
     host("worker")
     assert ended_run(failed.job_id).status == "failed"
     assert ended_run(other.job_id).status == "completed"
+    for signal in told:
+        signal.disconnect(broken)
     assert kept.left() == []
 
 
@@ -160,6 +208,7 @@ def test_a_debounced_row_runs_once_with_its_last_payload(
 def test_jobs_that_need_no_slot_have_no_token(
     define: Define, host: StartHost, watch: Watch
 ) -> None:
+    """B191."""
     define(watch, name="works", concurrency="skip")
     sent = send()
     host("worker")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import time
 from typing import Any
 
@@ -11,7 +12,7 @@ from pytest_django import Settings
 
 from kumiko_django import JobContext, dispatch
 from kumiko_django.admission import sweeper
-from kumiko_django.broker.delivery import Fail, GiveBack, Retry
+from kumiko_django.broker.delivery import Fail, GiveBack, Postpone, Retry
 from kumiko_django.broker.lane_worker import Refused
 from tests.helpers.queues import QueueState
 from tests.helpers.waiting import wait_until
@@ -45,7 +46,7 @@ class TestSequential:
     def test_the_first_is_granted_the_others_are_parked(
         self, define: Define, queue: QueueState, kept: Kept
     ) -> None:
-        """P12, P14: same id, no copies, no polling, in their order."""
+        """B187, P12, P14: same id, no copies, no polling, in their order."""
         define(works, concurrency="sequential")
         made = [send(n) for n in range(3)]
         ids = [one.job_id for one in made]
@@ -60,7 +61,8 @@ class TestSequential:
     def test_the_slot_goes_to_the_next_with_the_settlement(
         self, define: Define, queue: QueueState, worker: Worker, kept: Kept
     ) -> None:
-        """B187, B189, P14: in the order of dispatch, at the front of the queue, no attempt used."""
+        """B027, B125, B187, B189, P14: in the order of dispatch, at the front of the queue, no
+        attempt used."""
         define(works, concurrency="sequential")
         other = define(works, name="other")
         ids = [send(n).job_id for n in range(4)]
@@ -156,6 +158,26 @@ class TestSequential:
         worker.settle(second)
         assert [worker.run().id] == [a]
 
+    def test_a_deferral_gives_the_turn_up_and_comes_back_first(
+        self, define: Define, queue: QueueState, worker: Worker, kept: Kept
+    ) -> None:
+        """B125, P101: the slot is free before the job waits, and none of it is an attempt."""
+        define(works, concurrency="sequential")
+        a, b, c = (send(n).job_id for n in range(3))
+        first = worker.run()
+        data = json.dumps(queue.job(a).data | {"_deferCount": 1})
+        worker.settle(first, Postpone(3_600_000, data))
+        assert list(kept.slots(KEY)) == [f"worker:{b}"]
+        second = worker.run()
+        assert second.id == b
+        queue.client.zadd(queue.key("delayed"), {a: 1})  # its time has come
+        again = worker.take()
+        assert (again.id, again.delivery.attempt) == (a, 1)
+        assert worker.claim(again).verdict == "parked"
+        assert kept.parked(KEY) == [a, c]
+        worker.settle(second)
+        assert worker.run().id == a
+
     def test_a_delayed_one_has_its_turn_when_it_is_due(
         self, define: Define, queue: QueueState, worker: Worker, kept: Kept
     ) -> None:
@@ -209,8 +231,8 @@ class TestSequential:
     def test_what_a_dead_worker_held_is_claimed_by_its_next_run(
         self, define: Define, queue: QueueState, worker: Worker, settings: Settings
     ) -> None:
-        """P20, user-needs 16: redelivered when its lock has run out, before those behind it; the
-        old owner cannot give back what is not its own any more."""
+        """B189, P20, user-needs 16: redelivered when its lock has run out, before those behind it;
+        the old owner cannot give back what is not its own any more."""
         settings.KUMIKO = {**settings.KUMIKO, "LOCK_SECONDS": 1}
         define(works, concurrency="sequential")
         a, b = (send(n).job_id for n in range(2))
@@ -245,7 +267,7 @@ class TestCap:
     def test_over_the_cap_dispatches_are_skipped(
         self, define: Define, worker: Worker, kept: Kept
     ) -> None:
-        """B057, P02: per tenant; accepted again when there is room."""
+        """B042, B057, P02: per tenant; accepted again when there is room."""
         define(works, max_per_tenant=2)
         made = [send(n) for n in range(3)]
         assert [one.status for one in made] == ["queued", "queued", "skipped"]
@@ -280,7 +302,7 @@ class TestCap:
     def test_foreign_jobs_over_the_cap_are_parked(
         self, define: Define, queue: QueueState, worker: Worker, kept: Kept, redis_url: str
     ) -> None:
-        """B060, B204, B205: never more than the cap at once, whoever has queued them."""
+        """B060, B204, B205, P100: never more than the cap at once, and those that wait in order."""
         define(works, max_per_tenant=2)
         data = {"_tenantId": "acme"}
         ids = add_raw(redis_url, queue.queue, [(NAME, data, {})] * 4)
@@ -311,10 +333,21 @@ class TestCap:
         assert (claim.verdict, claim.reason) == ("skipped", "skipped:max-per-tenant")
 
     def test_with_another_mode(self, define: Define, queue: QueueState) -> None:
-        """The new one takes the place of the one that it replaces."""
+        """B041: the new one takes the place of the one that it replaces."""
         define(works, concurrency="replace", max_per_tenant=1)
         assert [send(n).status for n in range(3)] == ["queued", "replaced", "replaced"]
         assert len(queue.wait) == 1
+
+    def test_the_cap_comes_before_the_mode(
+        self, define: Define, queue: QueueState, worker: Worker
+    ) -> None:
+        """B041: what is refused for the cap removes nothing, and does not count as accepted."""
+        define(works, concurrency="replace", max_per_tenant=1)
+        first = send()
+        worker.run()
+        refused = send(1)
+        assert (refused.status, refused.reason) == ("skipped", "skipped:max-per-tenant")
+        assert (queue.active, queue.pending()) == ([first.job_id], 1)
 
 
 class TestForeignAndTicks:

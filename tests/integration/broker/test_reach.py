@@ -100,7 +100,7 @@ URLS: dict[str, tuple[Callable[[Valkey], str], int]] = {
 
 @pytest.mark.parametrize("form", list(URLS))
 def test_urls(form: str, server: Valkey, settings: Settings, queue_prefix: str) -> None:
-    """P87, user-needs 44: also where the package's own client hangs (bullmq-python 3)."""
+    """B019, P87, user-needs 44: also where the package's own client hangs (bullmq-python 3)."""
     url, database = URLS[form]
     settings.KUMIKO = {**settings.KUMIKO, "REDIS_URL": url(server)}
     arrive(server, queue_prefix, database)

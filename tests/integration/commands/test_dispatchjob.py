@@ -21,6 +21,10 @@ from tests.helpers.fixtures import QueueStateFactory, RunJobsFactory
 from tests.helpers.processes import ROOT, child_environment, run_django
 from tests.helpers.valkey import Valkey
 from tests.helpers.waiting import wait_until
+from tests.integration.worker.conftest import define
+from tests.integration.worker.host_thread import Define
+
+__all__ = ["define"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 RECORD = "testapp:job:record"
@@ -109,6 +113,32 @@ def test_the_exit_code_tells_the_outcome(runjobs: RunJobsFactory) -> None:
     assert late.returncode == DispatchCode.NOT_ENDED, late.stderr
     assert "has not ended within 0.5 s. It goes on." in late.stderr
     wait_until(lambda: Effect.objects.filter(key="end").exists(), description="it went on")
+
+
+def test_a_job_that_is_not_let_in(define: Define, queue_state: QueueStateFactory) -> None:
+    """P09: the reason, and a code of its own, so that a script can tell it from a failure."""
+    define(lambda payload, ctx: None, name="alone", concurrency="skip")
+    call_command("dispatchjob", "testapp:job:alone", "--tenant", "acme")
+    for more in ([], ["--wait"]):
+        assert refused("testapp:job:alone", "--tenant", "acme", *more) == (
+            DispatchCode.NOT_ACCEPTED, "testapp:job:alone was not accepted: skipped.",
+        )  # fmt: skip
+    assert queue_state("worker").counts()["wait"] == 1
+
+
+def test_the_history_cannot_be_read(queue_state: QueueStateFactory) -> None:
+    """Only whoever waits for the end needs it, so the job is queued all the same."""
+    away = {
+        "DATABASE_URL": "postgres://nobody:hidden-word@127.0.0.1:1/none",
+        "KUMIKO_TEST_DATABASE_NAME": "none",
+    }
+    ended = run_django("dispatchjob", RECORD, "--tenant", "acme", "--wait", env=away)
+    assert ended.returncode == DispatchCode.DATABASE_UNAVAILABLE, ended.stderr
+    assert "The history cannot be read" in ended.stderr
+    assert "The job is queued" in ended.stderr
+    assert "hidden-word" not in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert queue_state("worker").wait == ended.stdout.split()
 
 
 def test_progress_is_told(runjobs: RunJobsFactory, capsys: pytest.CaptureFixture[str]) -> None:

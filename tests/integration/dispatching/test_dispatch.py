@@ -17,6 +17,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from kumiko_django import (
+    Cron,
     PayloadError,
     PayloadTooLarge,
     SettingsError,
@@ -37,6 +38,10 @@ from tests.helpers.fixtures import QueueStateFactory
 from tests.helpers.queues import QueueState
 from tests.helpers.valkey import Valkey
 from tests.integration.broker import servers
+from tests.integration.worker.conftest import define
+from tests.integration.worker.host_thread import Define
+
+__all__ = ["define"]
 
 pytestmark = pytest.mark.once
 
@@ -57,7 +62,8 @@ many = pytest.mark.parametrize(
 
 @one
 def test_what_is_stored(send: One, queue: QueueState, queue_state: QueueStateFactory) -> None:
-    """B015, B031, B033, B040, B049, B081, P09: name, data and options, on the job's own lane."""
+    """B015, B028, B031, B033, B040, B049, B081, P09: name, data and options, on the job's own
+    lane."""
     before = time.time() * 1000
     sent = send(record, {"text": "Grüße"}, tenant_id="acme")
     assert (sent.status, sent.reason, bool(sent)) == ("queued", None, True)
@@ -77,7 +83,7 @@ def test_what_is_stored(send: One, queue: QueueState, queue_state: QueueStateFac
 
 @one
 def test_the_surroundings_travel(send: One, queue: QueueState) -> None:
-    """B045-B047, B168, B170: into the queue, from sync and from async code."""
+    """B046, B171, B045-B047, B168, B170: into the queue, from sync and from async code."""
     values: dict[Any, Any] = {
         ambient.trace: TraceContext("t" * 32, "s" * 16),
         ambient.correlation_id: "request-7",
@@ -232,6 +238,26 @@ def test_a_dispatch_needs_no_database(queue: QueueState) -> None:
     assert dispatch(system_job, {})
     assert async_to_sync(adispatch)(system_job, {})
     assert queue.pending() == 2
+
+
+def test_who_only_dispatches_starts_nothing(
+    queue: QueueState, queue_state: QueueStateFactory, define: Define
+) -> None:
+    """B034: no scheduler, no boot job, no gate; those belong to a process that hosts the lane."""
+    ran: list[str] = []
+
+    def handler(payload: Any, ctx: Any) -> None:
+        ran.append(ctx.job_name)
+
+    define(handler, name="hourly", trigger=Cron("@hourly"), tenant="system")
+    define(handler, name="seed", run_on_boot=True, tenant="system")
+    define(handler, name="gate", boot_gate=True, tenant="system")
+    sent = dispatch(define(handler, name="by-hand", tenant="system"))
+    jobs = set(queue.client.scan_iter(match=f"{queue.base}:*", count=5000))
+    bullmqs = {queue.key(name) for name in ("id", "meta", "marker", "events", "wait")}
+    assert jobs - bullmqs == {queue.key(sent.job_id)}
+    assert queue_state("api").counts() == dict.fromkeys(queue.counts(), 0)
+    assert ran == []
 
 
 # ---------------------------------------------------------------------------------------- in bulk

@@ -64,7 +64,8 @@ def test_nobody_listens(send: Emit, queue: QueueState) -> None:
 
 @both
 def test_what_is_stored(send: Emit, define: Define, queue: QueueState) -> None:
-    """B117, B118: payload and metadata; the definition's attempts, pause and priority."""
+    """B081, B117, B118, B171: payload and metadata; the definition's attempts, pause and
+    priority."""
     define(
         idle,
         name="listens",
@@ -101,7 +102,7 @@ def test_what_is_stored(send: Emit, define: Define, queue: QueueState) -> None:
 
 @both
 def test_both_lanes(send: Emit, queue_state: QueueStateFactory) -> None:
-    """B229, B033: each job to its own."""
+    """B028, B033, B229: each job to its own."""
     worker, api = send("order.placed", {"country": "DE"}, tenant_id="acme")
     assert queue_state("worker").wait == [worker.job_id]
     assert queue_state("api").wait == [api.job_id]

@@ -41,11 +41,15 @@ class HostThread:
 
     def stop(self, timeout: float = 30) -> bool | None:
         """Ask it to stop, wait for its end, and say whether every handler had ended by itself."""
+        self.ask_to_stop()
+        return self.wait(timeout)
+
+    def ask_to_stop(self) -> None:
+        """Ask it to stop, and do not wait for it."""
         assert self.loop is not None
         assert self._host is not None
         if self._thread.is_alive() and not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self._host.request_stop)
-        return self.wait(timeout)
 
     def wait(self, timeout: float = 30) -> bool | None:
         self._thread.join(timeout)

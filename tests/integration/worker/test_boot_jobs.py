@@ -51,7 +51,8 @@ def start(host: StartHost) -> None:
 def test_it_runs_once_under_its_own_id(
     host: StartHost, define: Define, queue_state: QueueStateFactory
 ) -> None:
-    """B102, B104, B107, B226: exact id, key and field; empty data; attempts as defined; manual."""
+    """B010, B081, B102, B104, B107, B226: exact id, key and field; empty data; attempts as defined;
+    manual."""
     seed = Seed(define, retries=2, backoff=Backoff.fixed(5))
     start(host)
     start(host)
@@ -155,7 +156,7 @@ def test_starts_at_the_same_time_queue_one(
 def test_another_prefix_or_lane_is_another_data_set(
     host: StartHost, define: Define, settings: Settings, queue_prefix: str
 ) -> None:
-    """B228; and a worker of the other lane does not queue it."""
+    """B035, B228; and a worker of the other lane does not queue it."""
     seed = Seed(define)
     assert host("api", drain=True).wait() is True
     assert seed.payloads == []
@@ -240,7 +241,7 @@ def test_one_that_has_to_wait_is_parked_when_it_is_queued(
 def test_reset_makes_it_run_again(
     host: StartHost, define: Define, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Also one that has failed, whose job the queue still keeps."""
+    """P55: also one that has failed, whose job the queue still keeps."""
     seed = Seed(define)
     seed.fails = True
     start(host)

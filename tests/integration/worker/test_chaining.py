@@ -19,7 +19,7 @@ from tests.integration.worker.host_thread import Define, StartHost, ended_run, f
 
 @pytest.mark.parametrize("link", [chain, chain_async], ids=["sync", "async"])
 def test_a_follow_up_belongs_to_the_same_chain(link: Any, host: StartHost) -> None:
-    """B159, B168."""
+    """B030, B159, B168."""
     host("worker")
     first = link.dispatch({"payload": {"key": "end"}}, tenant_id="globex", triggered_by="user-7")
     start = ended_run(first.job_id)

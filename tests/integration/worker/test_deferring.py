@@ -82,14 +82,25 @@ class Waiter:
 def test_three_deferrals_are_one_run(
     host: StartHost, define: Define, queue_state: QueueStateFactory
 ) -> None:
-    """B199, B200, B202, B240, B241, P98: one row, one start, no attempt; all else as it was."""
+    """B083, B199, B200, B202, B222, B240, B241, P98: one row, one start, no attempt; all else as it
+    was."""
     waiter = Waiter()
     job = define(waiter, name="waiter", retries=2)
     host("worker")
-    with listening(signals.job_deferred, waiter.receive):
+    ends: list[bool] = []
+
+    def ended(run: RunInfo, **_: Any) -> None:
+        ends.append(run.final)
+
+    with (
+        listening(signals.job_deferred, waiter.receive),
+        listening(signals.job_completed, ended),
+        listening(signals.job_failed, ended),
+    ):
         dispatched = dispatch(job, {"n": 1}, tenant_id="acme", triggered_by="user-7")
         (run,) = final_runs(dispatched.job_id)
     assert len(waiter.seen) == 4
+    assert ends == [True], "B198: a deferral is no end"
     assert len(set(map(repr, waiter.seen))) == 1, "each call sees the same"
     assert all(later - earlier >= 0.29 for earlier, later in pairwise(waiter.moments))
     assert waiter.statuses == [("deferred", True)] * 3
@@ -112,7 +123,7 @@ def test_three_deferrals_are_one_run(
 def test_a_retry_after_a_deferral_is_a_run_of_its_own(
     host: StartHost, define: Define, queue_state: QueueStateFactory
 ) -> None:
-    """B197: the counter goes on over the attempts, and the budget is that of the job."""
+    """B197, P99: the counter goes on over the attempts, and the budget is that of the job."""
     calls: list[int] = []
 
     async def defers_and_fails(payload: Payload, ctx: JobContext) -> Any:
@@ -144,7 +155,7 @@ def test_a_lock_that_is_lost_defers_nothing(
     queue_state: QueueStateFactory,
     settings: Settings,
 ) -> None:
-    """B242, P95: counter, data and move are one step; the loser changes none of them."""
+    """B200, B242, P95: counter, data and move are one step; the loser changes none of them."""
     settings.KUMIKO = {**settings.KUMIKO, "LOCK_SECONDS": 1.0}
     go, began = threading.Event(), threading.Event()
 

@@ -29,6 +29,7 @@ from kumiko_django import (
 from kumiko_django.broker.keys import child_id
 from kumiko_django.history.models import JobRun
 from kumiko_django.types import ambient
+from kumiko_django.types.origin import WriteOrigin
 from tests.app.tenants import TENANT_IDS
 from tests.helpers.fixtures import QueueStateFactory
 from tests.helpers.waiting import wait_until
@@ -55,9 +56,13 @@ def fails(payload: dict[str, Any], ctx: JobContext) -> None:
 def test_a_dispatch_makes_one_wrapper_and_a_child_for_each_tenant(
     host: StartHost, define: Define, queue_state: QueueStateFactory
 ) -> None:
-    """B008, B037, B039, B061, B064, B065, B071, P43, P44: with all that the caller said."""
+    """B008, B037, B039, B061, B064, B065, B069, B071, B171, P43, P44: with all that the caller
+    said."""
     job = define(look, name="bill", lane="api", per_tenant=True)
-    with ambient.entered({ambient.correlation_id: "chain-1"}):
+    around: dict[Any, Any] = {
+        ambient.correlation_id: "chain-1", ambient.write_origin: WriteOrigin("anonymous"),
+    }  # fmt: skip
+    with ambient.entered(around):
         dispatched = dispatch(job, {"n": 1}, triggered_by="user-7")
     assert (dispatched.status, queue_state("api").wait) == ("queued", [dispatched.job_id])
     stored = queue_state("api").job(dispatched.job_id)
@@ -65,7 +70,7 @@ def test_a_dispatch_makes_one_wrapper_and_a_child_for_each_tenant(
     assert stored.opts["attempts"] == 3
     assert stored.data == {
         "n": 1, "_v": 1, "_tenantId": SYSTEM, "_triggeredById": "user-7",
-        "_correlationId": "chain-1",
+        "_correlationId": "chain-1", "_writeOrigin": {"root": "anonymous"},
     }  # fmt: skip
     host("api", "worker")
     wrapper = ended_run(dispatched.job_id)
@@ -121,7 +126,7 @@ def test_the_priority_of_a_dispatch_is_that_of_wrapper_and_children(
     defined: Any, given: Any, stored: dict[str, Any], host: StartHost, define: Define,
     queue_state: QueueStateFactory,
 ) -> None:  # fmt: skip
-    """P44: dispatching for every tenant does not drop it."""
+    """B039, P44: dispatching for every tenant does not drop it."""
     job = define(look, name="bill", per_tenant=True, priority=defined)
     wrapper = dispatch(job, priority=given).job_id
     host("worker")
@@ -266,7 +271,8 @@ def test_a_wrapper_of_another_producer_is_fanned_out(
     host: StartHost, define: Define, queue_prefix: str, redis_url: str,
     queue_state: QueueStateFactory,
 ) -> None:  # fmt: skip
-    """B064, B068: plain data, maybe under an old name; the definition has the say of the rest."""
+    """B064, B067, B068: plain data, maybe under an old name; the definition has the say of the
+    rest."""
     define(look, name="bill", per_tenant=True, priority="low", aliases=["invoice"])
     added: list[Any] = [("_perTenant:testapp:job:invoice", {"n": 1}, {})]
     (wrapper,) = add_raw(redis_url, f"{queue_prefix}-worker", added)

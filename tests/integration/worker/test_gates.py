@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from django.dispatch import receiver
 
-from kumiko_django import SYSTEM, JobContext, current_tenant_id, signals
+from kumiko_django import SYSTEM, Cron, JobContext, current_tenant_id, signals
 from kumiko_django.broker.lease import Lease
 from kumiko_django.history.models import JobRun
 from kumiko_django.types.runinfo import RunInfo
@@ -56,7 +56,8 @@ def test_it_is_a_run_like_any_other(
     told: list[tuple[str, RunInfo]],
     queue_state: QueueStateFactory,
 ) -> None:
-    """B108, P60, P62: scope, context, signals, history; its last attempt; a row for each start."""
+    """B011, B108, P60, P62: scope, context, signals, history; its last attempt; a row for each
+    start."""
     seen: list[Any] = []
 
     def gate(payload: Any, ctx: JobContext) -> dict[str, int]:
@@ -86,7 +87,8 @@ def test_it_is_a_run_like_any_other(
 def test_nothing_is_consumed_before_the_gates_have_passed(
     host: StartHost, define: Define, queue_state: QueueStateFactory
 ) -> None:
-    """P58 (not B225): a queued job runs after them, and so does a boot job; in their order."""
+    """P58 (not B225), B110, B212: a queued job runs after them, and so does a boot job; in their
+    order."""
     order: list[str] = []
     may_pass = threading.Event()
 
@@ -103,13 +105,16 @@ def test_nothing_is_consumed_before_the_gates_have_passed(
     define(gate, **GATE)
     define(second, boot_gate=True, tenant="system")
     define(waits, name="seed", run_on_boot=True, tenant="system")
+    define(waits, name="yearly", trigger=Cron("@yearly"), tenant="system")
     queued = record.dispatch({}, tenant_id="acme")
     worker = host("worker", drain=True)
     wait_until(lambda: order, description="the gate runs")
     state = queue_state("worker")
     assert state.wait == [queued.job_id], "neither was it taken, nor has a boot job been queued"
+    assert not state.client.exists(state.key("repeat")), "nor is anything scheduled"
     may_pass.set()
     assert worker.wait() is True
+    assert state.client.zrange(state.key("repeat"), 0, -1) == ["scheduler-testapp-job-yearly"]
     assert order == ["gate", "second gate", "boot-testapp-job-seed"]
     assert Effect.objects.filter(key="record").count() == 1
 
@@ -120,22 +125,21 @@ def test_a_failing_gate_leaves_nothing_behind(
     queue_state: QueueStateFactory,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """B109, B110, B111, P59: its error ends the start; nothing queued, consumed or running."""
+    """B109, B110, B111, B235, P59: its error ends the start; nothing queued, consumed or
+    running."""
     threads = set(threading.enumerate())
     later: list[str] = []
 
     async def gate(payload: Any, ctx: JobContext) -> None:
         raise LookupError("the schema is too old")
 
-    def seed(payload: Any, ctx: JobContext) -> None:
-        later.append("boot job")
-
     def other(payload: Any, ctx: JobContext) -> None:
-        later.append("other gate")
+        later.append(ctx.job_name)
 
     define(gate, **GATE, retries=5)
     define(other, boot_gate=True, tenant="system")
-    define(seed, run_on_boot=True, tenant="system")
+    define(other, name="seed", run_on_boot=True, tenant="system")
+    define(other, name="yearly", trigger=Cron("@yearly"), tenant="system")
     queued = record.dispatch({}, tenant_id="acme")
     worker = host("worker")
     with caplog.at_level(logging.ERROR, "kumiko_django"), pytest.raises(AssertionError):
@@ -157,7 +161,7 @@ def test_a_failing_gate_leaves_nothing_behind(
 
 
 def test_a_gate_cannot_be_deferred(host: StartHost, define: Define) -> None:
-    """B112: it is in no queue where it could wait, and must not pass without having run."""
+    """B112, B194: it is in no queue where it could wait, and must not pass without having run."""
 
     def gate(payload: Any, ctx: JobContext) -> Any:
         return ctx.defer(60)
@@ -172,7 +176,7 @@ def test_a_gate_cannot_be_deferred(host: StartHost, define: Define) -> None:
 
 
 def test_other_lanes_gates_are_not_run(host: StartHost, define: Define) -> None:
-    """B108: each process runs those of the lanes that it hosts."""
+    """B035, B108: each process runs those of the lanes that it hosts."""
     ran: list[str] = []
     define(lambda payload, ctx: ran.append("api"), name="a", boot_gate=True, lane="api",
            tenant="system")  # fmt: skip

@@ -22,7 +22,7 @@ from tests.integration.worker.host_thread import (
 
 
 def test_lines_and_progress_are_there_before_the_end(host: StartHost, define: Define) -> None:
-    """P77, P83: an operator reads along."""
+    """B161, P77, P83: an operator reads along."""
     go = threading.Event()
 
     def waits(payload: dict[str, Any], ctx: JobContext) -> None:

@@ -208,7 +208,7 @@ def test_the_last_success_comes_from_the_history(meter: InMemoryMeter) -> None:
 def test_a_redis_that_is_away_is_counted_and_looked_at_again(
     meter: InMemoryMeter, settings: Settings, caplog: pytest.LogCaptureFixture, db: None
 ) -> None:
-    """P86: no noise, and no two polls at once: one thread does it."""
+    """B237, P86: no noise, and no two polls at once: one thread does it."""
     at_home = settings.KUMIKO
     settings.KUMIKO = {**at_home, "REDIS_URL": "redis://127.0.0.1:1/0"}
     reports = Reports(["worker"], interval=0.01)

@@ -55,7 +55,8 @@ def told(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
 def test_an_idle_worker_goes_on_by_itself_after_a_restart(
     own_valkey: Valkey, host: StartHost, define: Define, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """bullmq-python 3: also after one that lost all it had; one line per change of state."""
+    """B021, B029, bullmq-python 3: also after one that lost all it had; one line per change of
+    state."""
     job = define(quick)
     with caplog.at_level(logging.INFO, "kumiko_django"):
         running = host("worker")
@@ -119,8 +120,8 @@ def test_a_job_that_ends_during_an_outage_runs_once(
 def test_stopping_does_not_wait_for_a_redis_that_is_gone(
     own_valkey: Valkey, host: StartHost, define: Define
 ) -> None:
-    """P88: idle, and with a job that is done and cannot be told. What the queue has not heard of
-    has not happened: it hands the job out again, and the history says so."""
+    """B217, P88: idle, and with a job that is done and cannot be told. What the queue has not heard
+    of has not happened: it hands the job out again, and the history says so."""
     ends = threading.Event()
 
     def waits(payload: dict[str, Any], ctx: JobContext) -> None:

@@ -118,6 +118,7 @@ def test_every_attempt_sees_the_same_data(host: StartHost, define: Define) -> No
 def test_an_inherited_correlation_is_the_same_in_all_attempts(
     host: StartHost, queue_prefix: str, redis_url: str
 ) -> None:
+    """B230."""
     data = {"_tenantId": "acme", "_correlationId": "chain-1", "fail_times": 1}
     (job_id,) = add_raw(
         redis_url,
@@ -150,7 +151,8 @@ def test_unrecoverable_ends_all_retries(host: StartHost, define: Define) -> None
 def test_the_stored_attempts_count_not_those_of_today(
     host: StartHost, queue_prefix: str, redis_url: str
 ) -> None:
-    """B085, P27: queued with two attempts while the definition says four, and the other way."""
+    """B084, B085, P27: queued with two attempts while the definition says four, and the other
+    way."""
     ids = add_raw(
         redis_url,
         f"{queue_prefix}-worker",

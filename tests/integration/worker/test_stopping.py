@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import logging
 import threading
 import time
 from typing import Any
 
 import pytest
 import redis.asyncio
+from django.conf import settings as django_settings
+from django.test import override_settings
 
 from kumiko_django import JobContext, dispatch
 from kumiko_django.broker import consumer
 from kumiko_django.broker.lane_worker import LaneWorker
+from kumiko_django.exceptions import BrokerUnavailable
 from kumiko_django.history.models import JobRun
 from kumiko_django.worker.config import HostConfig
 from kumiko_django.worker.host import Host
 from tests.helpers.fixtures import DatabaseAway, QueueStateFactory
-from tests.helpers.waiting import wait_until
+from tests.helpers.waiting import await_until, wait_until
+from tests.integration.broker import servers
 from tests.integration.worker.host_thread import Define, StartHost, ended_run, ended_runs
 
 
@@ -28,8 +34,8 @@ def test_a_job_that_was_on_its_way_is_run_to_its_end(
     queue_state: QueueStateFactory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Taken from the queue, not yet begun: it would have been dropped, half run, until its lock ran
-    out, with its worker gone."""
+    """B215: taken from the queue, not yet begun: it would have been dropped, half run, until its
+    lock ran out, with its worker gone."""
     fetch = LaneWorker.fetch
     fetched = threading.Event()
 
@@ -184,6 +190,35 @@ def test_a_fault_while_fetching_does_not_end_the_consumer(
     assert running.running
 
 
+@pytest.mark.parametrize("stopping", [True, False])
+def test_a_redis_that_fails_a_stopping_worker_is_no_news(
+    stopping: bool, host: StartHost, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """B021, P93: nothing goes on by itself any more, and nobody needs to act. Before, it is
+    told."""
+    fetch, fetches, fails = LaneWorker.fetch, threading.Semaphore(0), asyncio.Event()
+
+    async def fails_when_told(self: LaneWorker, token: str) -> Any:
+        fetches.release()
+        await fails.wait()
+        monkeypatch.setattr(LaneWorker, "fetch", fetch)
+        raise redis.ConnectionError("Redis has gone")
+
+    monkeypatch.setattr(LaneWorker, "fetch", fails_when_told)
+    caplog.set_level(logging.DEBUG, "kumiko_django.broker")
+    running = host("worker")
+    assert fetches.acquire(timeout=10)
+    if stopping:
+        running.ask_to_stop()
+    assert running.loop is not None
+    running.loop.call_soon_threadsafe(fails.set)  # after the stop
+    wait_until(lambda: "Redis has gone" in caplog.text, description="it has noticed")
+    assert running.stop() is True
+    told = [one.levelname for one in caplog.records if "Redis has gone" in one.message]
+    assert told == ["DEBUG" if stopping else "WARNING"]
+
+
 def test_a_consumer_that_only_meets_faults_ends_the_process(
     host: StartHost, define: Define, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,16 +290,56 @@ def test_a_finished_run_whose_record_cannot_be_written_does_not_run_again(
 
 
 async def test_a_host_is_used_once() -> None:
-    """P89."""
+    """P89; B216: it may be stopped before it has begun, and again when it has ended."""
     host = Host(HostConfig(lanes=("worker",), concurrency=1, grace_seconds=1))
     host.request_stop()
+    host.request_stop()
     assert await host.run() is True
+    host.request_stop()
     with pytest.raises(RuntimeError, match="has been started before"):
         await host.run()
 
 
+@pytest.mark.parametrize("pause", [0.0, 0.005, 0.02, 0.05, 0.2])
+def test_a_stop_right_after_the_start_is_clean(
+    pause: float, host: StartHost, caplog: pytest.LogCaptureFixture
+) -> None:
+    """B214, B216: at whatever step it is; no error, none that asyncio only finds later, no thread
+    left. Asked twice."""
+    threads = set(threading.enumerate())
+    with caplog.at_level(logging.ERROR):
+        running = host("worker", "api")
+        time.sleep(pause)  # another step each time; which one does not matter
+        assert running.stop() is True
+        assert running.stop() is True
+        gc.collect()
+    assert not [entry for entry in caplog.records if entry.levelno >= logging.ERROR], caplog.text
+    wait_until(
+        lambda: not (set(threading.enumerate()) - threads), description="its threads have ended"
+    )
+
+
+async def test_a_start_that_fails_leaves_nothing_open() -> None:
+    """B213, B234: Redis was not reached in the given time, and nobody will call a stop."""
+    with servers.silent() as port:
+        settings = {**django_settings.KUMIKO, "REDIS_URL": f"redis://127.0.0.1:{port}/0"}
+        with override_settings(KUMIKO=settings):
+            await _fails_to_start()
+
+
+async def _fails_to_start() -> None:
+    threads, tasks = set(threading.enumerate()), asyncio.all_tasks()
+    config = HostConfig(lanes=("worker",), concurrency=1, grace_seconds=1, connect_seconds=0.05)
+    began = time.monotonic()
+    with pytest.raises(BrokerUnavailable, match="does not answer in time"):
+        await Host(config).run()
+    assert time.monotonic() - began < 5
+    await await_until(lambda: asyncio.all_tasks() == tasks, description="its tasks have ended")
+    assert set(threading.enumerate()) <= threads
+
+
 def test_both_lanes_are_apart(host: StartHost, define: Define) -> None:
-    """B031-B036: own queues, own places; a full lane does not hold up the other."""
+    """B003, B031-B036: own queues, own places; a full lane does not hold up the other."""
     go, names = threading.Event(), []
 
     def holds(payload: dict[str, Any], ctx: JobContext) -> None:

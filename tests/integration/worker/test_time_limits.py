@@ -42,7 +42,7 @@ async def endless_async(payload: Payload, ctx: JobContext) -> str:
 def test_it_is_a_failed_attempt_with_its_own_message(
     host: StartHost, define: Define, queue_state: QueueStateFactory
 ) -> None:
-    """P23: retried like any failure, final with the last; the traceback says where it was."""
+    """B007, P23: retried like any failure, final with the last; the traceback says where it was."""
     jobs = [
         define(handler, retries=1, backoff=Backoff.fixed(0.05), timeout=0.2)
         for handler in (endless, endless_async)

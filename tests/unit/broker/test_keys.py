@@ -36,7 +36,7 @@ def test_ids_of_children() -> None:
 
 @pytest.mark.parametrize("tenant", ["a.b", "a:b", "a b", "ä", "a/b", "日本", "a-b\n"])
 def test_ids_of_children_of_unusual_tenants(tenant: str) -> None:
-    """P40: ``a.b`` and ``a-b`` are two tenants; a hash of the raw pair tells them apart."""
+    """B065, P40: ``a.b`` and ``a-b`` are two tenants; a hash of the raw pair tells them apart."""
     told_apart = child_id("w1", tenant)
     digest = hashlib.sha256(f"w1\0{tenant}".encode()).hexdigest()[:8]
     assert told_apart.endswith(f"-{digest}")

@@ -43,7 +43,7 @@ def test_the_options_of_a_plain_job() -> None:
 
 
 def test_retention_is_age_only_and_as_set(settings: Settings) -> None:
-    """B090, B092: a count on one job would sweep the records of others."""
+    """B090, B091, B092: a count on one job would sweep the records of others."""
     settings.KUMIKO = {**settings.KUMIKO, "COMPLETED_AGE": 60, "FAILED_AGE": 120}
     options = stored(definition(retries=3, priority="low"), delay_ms=5)
     assert (options["removeOnComplete"], options["removeOnFail"]) == ({"age": 60}, {"age": 120})

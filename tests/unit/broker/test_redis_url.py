@@ -70,7 +70,7 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("url", list(FORMS))
 def test_forms(url: str) -> None:
-    """P87, user-needs 44: transport, host, port, database, user and password all arrive."""
+    """B019, P87, user-needs 44: transport, host, port, database, user and password all arrive."""
     address = parsed(url)
     assert (address.transport, dict(address.arguments)) == FORMS[url]
 

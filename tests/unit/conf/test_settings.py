@@ -278,6 +278,7 @@ def with_default(active: bool = True) -> list[str]:
     ],
 )
 def test_the_active_tenants(tenants: Any, ids: list[str]) -> None:
+    """B022, B023, B245."""
     settings = build({"TENANTS": tenants})
 
     assert settings.active_tenants() == ids
@@ -298,7 +299,7 @@ def test_the_active_tenants(tenants: Any, ids: list[str]) -> None:
     ],
 )
 def test_wrong_tenants_are_told_when_they_are_asked_for(tenants: Any, message: str) -> None:
-    """Not earlier: a dotted path may lead to a module that needs loaded apps."""
+    """B245: not earlier: a dotted path may lead to a module that needs loaded apps."""
     settings = build({"TENANTS": tenants})
 
     for ask in (settings.tenants_callable, settings.active_tenants):

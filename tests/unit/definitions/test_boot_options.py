@@ -83,7 +83,7 @@ def test_a_schema_must_take_the_empty_payload(option: str) -> None:
     ],
 )
 def test_a_gate_neither_queues_up_nor_fans_out(options: dict[str, Any], complaint: str) -> None:
-    """B113, B114, P61: it would pass without having run, or run once for no tenant."""
+    """B113, B114, P22, P61: it would pass without having run, or run once for no tenant."""
     given = {"tenant": "system", **options}
     with pytest.raises(DefinitionError, match=complaint):
         JobDefinition(handler=handler, app_label="shop", boot_gate=True, **given)

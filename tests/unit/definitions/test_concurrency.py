@@ -25,7 +25,7 @@ def defined(**options: Any) -> JobDefinition:
 
 
 def test_the_defaults() -> None:
-    """B050: nothing holds a job back."""
+    """B003, B050: nothing holds a job back."""
     definition = defined()
     assert (definition.concurrency, definition.concurrency_scope) == ("parallel", "tenant")
     assert definition.max_per_tenant is definition.debounce is definition.throttle is None
@@ -58,7 +58,7 @@ def test_the_defaults() -> None:
     ],
 )
 def test_what_is_refused(options: dict[str, Any], told: str) -> None:
-    """P10: by name, with the fix."""
+    """B004, B009, B050, P10: by name, with the fix."""
     with pytest.raises(DefinitionError) as refusal:
         defined(**options)
     assert told in str(refusal.value)

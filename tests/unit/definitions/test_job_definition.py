@@ -27,7 +27,8 @@ def defined(**options: Any) -> JobDefinition:
 
 
 def test_the_defaults() -> None:
-    """B001, B002, B005: a handler is enough; it is started by hand and runs on the worker lane."""
+    """B001, B002, B005, B014: a handler is enough; it is started by hand and runs on the worker
+    lane."""
     definition = JobDefinition(handler=handler)
 
     assert definition.name == "handler"
@@ -168,7 +169,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("options", "message"), WRONG, ids=lambda value: str(value)[:40])
 def test_a_wrong_option_is_refused_by_name(options: dict[str, Any], message: str) -> None:
-    """P10: refused when the definition is made, with what is wrong, where, and the fix.
+    """B006, P10: refused when the definition is made, with what is wrong, where, and the fix.
 
     That replaces B132: nothing wrong is left for a run to find.
     """
@@ -185,7 +186,7 @@ def test_attempts_are_one_more_than_retries(retries: int | None) -> None:
 
 
 def test_retries_without_a_backoff_wait_one_second() -> None:
-    """B080, P37: no definition retries at once, and hammers what has just failed."""
+    """B006, B080, P37: no definition retries at once, and hammers what has just failed."""
     assert defined(retries=3).effective_backoff == Backoff.fixed(1)
     assert defined(retries=3, backoff=Backoff.fixed(9)).effective_backoff == Backoff.fixed(9)
 

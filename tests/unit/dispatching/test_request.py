@@ -141,7 +141,8 @@ RESERVED = [
 
 @pytest.mark.parametrize("key", RESERVED)
 def test_a_payload_never_carries_metadata(key: str) -> None:
-    """P67, P69, B048, B075: a user's data cannot name the tenant, and no key vanishes silently."""
+    """B045, B048, B075, P67, P69: a user's data cannot name the tenant, and no key vanishes
+    silently."""
     with pytest.raises(PayloadError, match="reserved for metadata") as raised:
         new_job({"fine": 1, key: "globex"})
     assert raised.value.path == f"payload.{key}"
@@ -382,7 +383,7 @@ def test_attempts_and_backoff_are_those_of_the_definition() -> None:
 
 
 def test_ids_are_ours_unique_and_no_integers() -> None:
-    """bullmq-python 1.15, user-needs 4: bullmq's own counter can never meet them."""
+    """B067, bullmq-python 1.15, user-needs 4: bullmq's own counter can never meet them."""
     jobs = list(build_each(record.definition, ({} for _ in range(1000)), Request("acme")))
     ids = [job.job_id for job in jobs]
     assert len(set(ids)) == 1000

@@ -100,7 +100,7 @@ def test_what_is_refused(arguments: tuple[Any, ...], message: str) -> None:
     ],
 )
 def test_payloads_that_cannot_travel(payload: object, path: str, message: str) -> None:
-    """P67, P69: an event's payload carries no metadata either."""
+    """B078, P67, P69: an event's payload carries no metadata either."""
     with pytest.raises(PayloadError, match=f"event order.placed: .*{message}") as raised:
         event(payload)
     assert raised.value.path == path

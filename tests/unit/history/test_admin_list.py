@@ -97,6 +97,7 @@ def test_a_running_run_shows_how_long_it_has_taken_so_far(admin_client: Client) 
 
 
 def test_pages_show_every_run_once_newest_first(admin_client: Client) -> None:
+    """P82."""
     runs = [str(run.id) for run in reversed(make_runs(2 * PAGE_SIZE + 7))]
     first = listed(admin_client)
     second = get(admin_client, link(first, "Older") or "")

@@ -156,7 +156,8 @@ def test_a_batch_written_twice_is_written_once() -> None:
 
 
 def test_a_key_that_is_taken_takes_the_next_free_start() -> None:
-    """design 6: a queue that was restored hands a job out under a start that has a row already."""
+    """P73, design 6: a queue that was restored hands a job out under a start that has a row
+    already."""
     done = started()
     write(batch(done, ends=(ended(done.run_id),)))
     again, other = started(), started("other")

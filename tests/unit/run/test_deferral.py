@@ -48,7 +48,8 @@ async def raises_async(payload: Any, ctx: JobContext) -> Any:
 
 @pytest.mark.parametrize("handler", [returns, raises, returns_async, raises_async])
 def test_a_deferred_run_stays_open(handler: Any, run_one: RunOne) -> None:
-    """B195, B198, B200, B240, P97, P98: returned or raised; everything in the data is kept."""
+    """B142, B195, B198, B200, B240, P97, P98: returned or raised; everything in the data is
+    kept."""
     given = delivery(job_name=NAME, data=META, start=4, attempt=2, max_attempts=3, losses=1)
     settlement = run_one(handler, given)
     run = JobRun.objects.exclude(status="lost").get()
@@ -147,6 +148,15 @@ def test_over_the_budget_the_job_fails_for_good(data: Any, run_one: RunOne) -> N
     assert f"deferred {data['_deferCount']} times already; max_defers=2" in run.error
 
 
+@pytest.mark.parametrize(("before", "expected"), [(99, Postpone), (100, Fail)])
+def test_without_a_budget_of_its_own_a_job_may_be_deferred_a_hundred_times(
+    before: int, expected: type, run_one: RunOne
+) -> None:
+    """B014: the default is applied where the run ends, not only shown by the definition."""
+    given = delivery(job_name=NAME, data={**META, "_deferCount": before})
+    assert isinstance(run_one(returns, given), expected)
+
+
 def test_the_counter_is_its_own(run_one: RunOne) -> None:
     """B203: over-limit parking counts under another key; nonsense counts as nothing."""
     data = {**META, "_deferCount": "many", "_limitDeferCount": 100}
@@ -179,7 +189,7 @@ def test_a_wrong_delay_names_job_and_value(delay: Any, run_one: RunOne) -> None:
 
 
 def test_a_job_outside_of_a_queue_cannot_wait(run_one: RunOne) -> None:
-    """B194: a boot gate, say."""
+    """B194, B201: a boot gate, say."""
     seen: list[BaseException] = []
 
     def defers(payload: Any, ctx: JobContext) -> Any:
@@ -197,7 +207,7 @@ def test_a_job_outside_of_a_queue_cannot_wait(run_one: RunOne) -> None:
 def test_called_only_it_does_nothing_and_says_so(
     run_one: RunOne, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """B195, P97."""
+    """B195, B201, P97."""
 
     def forgets(payload: Any, ctx: JobContext) -> Any:
         ctx.defer(1)
@@ -223,7 +233,7 @@ def test_a_deferral_that_the_queue_does_not_take(fate: Fate, status: str, run_on
 
 
 def test_what_the_context_brings_cannot_be_shadowed(run_one: RunOne) -> None:
-    """P96: built-ins win, whatever an application puts on the context."""
+    """B144, P96: built-ins win, whatever an application puts on the context."""
     seen: list[str] = []
 
     def shadows(payload: Any, ctx: JobContext) -> Any:

@@ -138,7 +138,7 @@ def now_here(ctx: JobContext) -> list[str]:
 def test_the_tenants_time_zone_is_current_in_its_run_and_nowhere_else(
     tenant: str, expected: list[str], is_async: bool, run_one: RunOne, settings: Settings
 ) -> None:
-    """B141, design 4: set before the handler, left clean; a zone that fails does not fail the run.
+    """B141, B243, design 4: set before the handler, left clean; one that fails fails no run.
 
     ``run_one`` runs loop and deliveries in this thread, so what were left behind would be here.
     """

@@ -64,6 +64,22 @@ def test_failures(
     assert [(line.level, line.message) for line in run.logs.all()] == [("error", run.error)], "B129"
 
 
+def test_a_failed_attempt_is_in_the_process_log(
+    run_one: RunOne, caplog: pytest.LogCaptureFixture
+) -> None:
+    """B130: job, id, attempt, whether it was the last, and the error."""
+
+    def fails(payload: Any, ctx: JobContext) -> None:
+        raise ValueError("not today")
+
+    run_one(fails, delivery(job_name=NAME, job_id="j-1", attempt=2, max_attempts=3))
+    (entry,) = [one for one in caplog.records if "failed on attempt" in one.message]
+    assert f"Job {NAME} (j-1)" in entry.message
+    assert "failed on attempt 2 of 3" in entry.message
+    assert entry.message.endswith("ValueError: not today")
+    assert (entry.levelname, vars(entry)["final"]) == ("WARNING", False)
+
+
 def test_a_run_that_is_broken_off_is_given_back(run_one: RunOne) -> None:
     settlement = run_one(lambda payload, ctx: 1, interrupt=True)
     assert settlement == GiveBack()
@@ -73,7 +89,8 @@ def test_a_run_that_is_broken_off_is_given_back(run_one: RunOne) -> None:
 
 
 def test_what_is_ambient_in_the_handler_and_gone_outside(run_one: RunOne) -> None:
-    """B077, B134-B136, B172, B230: set for the run, for sync and async handlers alike."""
+    """B017, B077, B088, B134, B135, B136, B172, B230: set for the run, for sync and async handlers
+    alike."""
     seen: list[dict[str, Any]] = []
     names = ("scope", "user_id", "request_id", "correlation_id", "write_origin", "trace",
              "handler", "feature")  # fmt: skip
@@ -113,7 +130,8 @@ def test_what_is_ambient_in_the_handler_and_gone_outside(run_one: RunOne) -> Non
 
 
 def test_a_run_without_a_chain_begins_one(run_one: RunOne) -> None:
-    """B135, B136, B231: correlation is the run's own request id; the tenant is never empty."""
+    """B077, B135, B136, B231: correlation is the run's own request id; the tenant is never
+    empty."""
     seen: list[JobContext] = []
 
     def look(payload: Any, ctx: JobContext) -> None:
@@ -127,6 +145,7 @@ def test_a_run_without_a_chain_begins_one(run_one: RunOne) -> None:
 
 
 def test_a_job_of_the_system_runs_in_its_scope(run_one: RunOne) -> None:
+    """B231."""
     seen: list[Any] = []
 
     def look(payload: Any, ctx: JobContext) -> None:
@@ -138,7 +157,7 @@ def test_a_job_of_the_system_runs_in_its_scope(run_one: RunOne) -> None:
 
 
 def test_the_context_says_what_the_delivery_says(run_one: RunOne) -> None:
-    """B082, B087, B126: and the final flag goes by the attempts stored with the job (P27)."""
+    """B082, B087, B126, B158: and the final flag goes by the attempts stored with the job (P27)."""
     seen: list[JobContext] = []
 
     def look(payload: Any, ctx: JobContext) -> None:

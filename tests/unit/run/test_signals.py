@@ -71,7 +71,8 @@ def spy() -> Iterator[Spy]:
 
 
 def test_a_completed_run_is_told_twice(spy: Spy, run_one: RunOne) -> None:
-    """B124, B219, B220: in order, around the handler; the end after its record."""
+    """B088, B124, B125, B180, B219, B220: in order, around the handler; the end after its
+    record."""
     order: list[str] = []
 
     def handler(payload: Any, ctx: JobContext) -> dict[str, int]:

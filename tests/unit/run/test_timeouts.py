@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ctypes
 import sys
 import threading
 import time
@@ -211,6 +213,37 @@ def _race(rounds: int) -> str:
 def _spin(rounds: int) -> None:
     for _ in range(rounds):
         pass
+
+
+@pytest.mark.parametrize("error", [None, LookupError("the handler's own")])
+def test_what_has_not_struck_by_the_end_is_taken_back(
+    error: Exception | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P23: Python raises what was sent when it pleases. Here it never does, as in a handler that
+    waits in C up to its last moment; nothing may be left for whoever gets the thread next."""
+    pending: dict[int, Any] = {}
+
+    def keeps(thread_id: ctypes.c_ulong, sent: Any) -> int:
+        if sent is None:
+            pending.pop(thread_id.value, None)
+        else:
+            pending[thread_id.value] = sent
+        return 1
+
+    def works() -> str:
+        stoppable.stop()
+        assert list(pending) == [threading.get_ident()], "it was sent, to this thread"
+        if error is not None:
+            raise error
+        return "ended"
+
+    monkeypatch.setattr(ctypes.pythonapi, "PyThreadState_SetAsyncExc", keeps)
+    stoppable = Stoppable(works)
+    with pytest.raises(LookupError) if error else contextlib.nullcontext():
+        assert stoppable() == "ended"
+    assert pending == {}
+    stoppable.stop()
+    assert pending == {}, "after the end nothing is sent"
 
 
 def test_stopped_before_it_begins_it_does_not_begin() -> None:

@@ -175,7 +175,8 @@ RUN: dict[tuple[str, str, str | None], Any] = {
 def test_the_tenant_of_a_run(
     settings: Settings, tenancy: str, rule: str, carried: str | None, scope: str
 ) -> None:
-    """P11, P67, P68: the envelope decides, and nothing that happens to be ambient in the worker."""
+    """B076, P11, P67, P68: the envelope decides, and nothing that happens to be ambient in the
+    worker."""
     inside = contextlib.nullcontext() if scope == "none" else tenant_scope(scope)
     with inside:
         if tenancy == "off":

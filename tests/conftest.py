@@ -34,7 +34,7 @@ from django.db import connection, connections
 from pytest_django import Settings
 
 from tests.app.tenants import TENANT_IDS
-from tests.helpers import database, services
+from tests.helpers import database, services, warm
 from tests.helpers.fixtures import (
     ConnectionCount,
     DatabaseAway,
@@ -65,6 +65,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """End what was started for this run."""
+    warm.close()
     services.start_for_run().close()
 
 

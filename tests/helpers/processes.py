@@ -2,8 +2,8 @@
 
 They run with this Python, from the root of the repository, under ``tests.settings``, and see the
 Redis, the queue prefix, the other ``KUMIKO`` settings and the test database that hold in the test
-at the moment when they are started. Their output (both streams) goes to a file, and whatever fails
-here shows it.
+at the moment when they are started. Workers start warm (see ``warm``). Their output (both streams)
+goes to a file, and whatever fails here shows it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from django.conf import settings
 from django.db import connection
 
-from tests.helpers import kumiko_settings
+from tests.helpers import kumiko_settings, warm
 from tests.helpers.valkey import freeze_process
 from tests.helpers.waiting import wait_until
 
@@ -109,11 +109,17 @@ class RunJobs:
         self.lane = lane
         self.output_file = output_file
         self.command = [sys.executable, "-m", "django", "runjobs", "--lane", lane, *arguments]
-        with output_file.open("wb") as output:
-            self._process = subprocess.Popen(
+        output_file.write_bytes(b"")
+        environment = child_environment(env)
+        started = warm.start(self.command, environment, output_file)
+        self._process = started or self._start_cold(environment)
+
+    def _start_cold(self, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        with self.output_file.open("ab") as output:
+            return subprocess.Popen(
                 self.command,
                 cwd=ROOT,
-                env=child_environment(env),
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

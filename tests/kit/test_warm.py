@@ -5,19 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.helpers import warm
-from tests.helpers.processes import child_environment
+from tests.helpers.processes import child_environment, run_python
 from tests.helpers.warm import DJANGO, WarmProcess
 
-pytestmark = [
-    pytest.mark.once,
-    pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: there is no other way"),
-]
+pytestmark = pytest.mark.once
 
 SHOW = """
 import json, os, sys, threading, time
@@ -78,8 +74,6 @@ from django.apps import apps
 from django.conf import settings
 print(settings.configured, apps.ready, "uvloop" in sys.modules, "tests.settings" in sys.modules)
 """
-    from tests.helpers.processes import run_python
-
     result = run_python(code)
     assert result.stdout.split() == ["False"] * 4, result.stderr
 

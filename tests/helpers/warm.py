@@ -78,10 +78,9 @@ class WarmProcess:
 
 
 class Starter:
-    """Asks the warm process for children; it ends when this process does."""
+    """Asks the warm process for children, one at a time; it ends when this process does."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._server = subprocess.Popen(
             [DJANGO[0], "-m", "tests.helpers.warm"],
@@ -93,28 +92,27 @@ class Starter:
         )
 
     def start(
-        self, arguments: Sequence[str], environment: Mapping[str, str], output: Path
+        self, arguments: Sequence[str], environment: Mapping[str, str], outputs: Sequence[str]
     ) -> WarmProcess | None:
         """Start ``python -m django`` with these arguments; None where that does not work."""
         asked = {
             "arguments": list(arguments),
             "environment": dict(environment),
-            "output": str(output),
+            "outputs": list(outputs),
         }
         assert self._server.stdin is not None
         assert self._server.stdout is not None
-        with self._lock:
-            # For this moment, so that the child becomes ours when the process between ends.
-            if self._libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-                return None
-            try:
-                self._server.stdin.write(json.dumps(asked).encode() + b"\n")
-                self._server.stdin.flush()
-                pid = int(self._server.stdout.readline())
-            except (OSError, ValueError):
-                return None
-            finally:
-                self._libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+        # For this moment, so that the child becomes ours when the process between ends.
+        if self._libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+            return None
+        try:
+            self._server.stdin.write(json.dumps(asked).encode() + b"\n")
+            self._server.stdin.flush()
+            pid = int(self._server.stdout.readline())
+        except (OSError, ValueError):
+            return None
+        finally:
+            self._libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
         process = WarmProcess(pid)
         try:
             process.poll()
@@ -129,19 +127,21 @@ class Starter:
             self._server.kill()
 
 
+_lock = threading.Lock()
 _starter: Starter | None = None
 _works = sys.platform == "linux"
 
 
 def start(
-    command: Sequence[str], environment: Mapping[str, str], output: Path
+    command: Sequence[str], environment: Mapping[str, str], stdout: Path, stderr: Path
 ) -> WarmProcess | None:
-    """Start a Django command whose output, both streams, is appended to a file.
+    """Start a Django command whose output is appended to files.
 
     Args:
         command: ``[sys.executable, "-m", "django", ...]``.
         environment: All of its environment.
-        output: Exists already.
+        stdout: Exists already.
+        stderr: Exists already, and may be the same.
 
     Returns:
         The process, or None where there are no warm starts, or none with this Python or
@@ -150,10 +150,11 @@ def start(
     global _starter, _works
     if not _works or tuple(command[:3]) != DJANGO or _changes_python(environment):
         return None
-    if _starter is None:
-        _starter = Starter()
-    process = _starter.start(command[3:], environment, output)
-    _works = process is not None
+    with _lock:  # tests start processes in threads, too
+        if _starter is None:
+            _starter = Starter()
+        process = _starter.start(command[3:], environment, [str(stdout), str(stderr)])
+        _works = process is not None
     return process
 
 
@@ -178,7 +179,7 @@ def _changes_python(environment: Mapping[str, str]) -> bool:
 def serve() -> dict[str, Any] | None:
     """Fork as asked; return in each child with what it is to be, and here when nobody asks more."""
     requests, replies = os.fdopen(os.dup(0), "rb"), os.dup(1)
-    _redirect(os.devnull)
+    _redirect([os.devnull, os.devnull])
     for request in requests:
         reader, writer = os.pipe()
         between = os.fork()
@@ -202,23 +203,19 @@ def become(request: Mapping[str, Any]) -> None:
     """Be the process that was asked for."""
     os.environ.clear()
     os.environ.update(request["environment"])
-    _redirect(request["output"])
+    _redirect(request["outputs"])
     sys.argv = ["django", *request["arguments"]]
     from django.core.management import execute_from_command_line
 
     execute_from_command_line(sys.argv)
 
 
-def _redirect(output: str) -> None:
-    """Read nothing, and write both streams to the end of a file."""
-    for number, path, mode in (
-        (0, os.devnull, os.O_RDONLY),
-        (1, output, os.O_WRONLY | os.O_APPEND),
-    ):
-        descriptor = os.open(path, mode)
+def _redirect(outputs: Sequence[str]) -> None:
+    """Read nothing, and write to the ends of these files."""
+    for number, path in enumerate([os.devnull, *outputs]):
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND if number else os.O_RDONLY)
         os.dup2(descriptor, number)
         os.close(descriptor)
-    os.dup2(1, 2)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import warm
-from tests.helpers.processes import child_environment, run_python
+from tests.helpers.processes import child_environment, run_django, run_python
 from tests.helpers.warm import DJANGO, WarmProcess
 
 pytestmark = pytest.mark.once
@@ -39,7 +39,7 @@ def output(tmp_path: Path) -> Path:
 
 def start(output: Path, code: str, **environment: str) -> WarmProcess:
     command = [*DJANGO, "shell", "--no-imports", "-v", "0", "-c", code]
-    process = warm.start(command, child_environment(environment), output)
+    process = warm.start(command, child_environment(environment), output, output)
     assert process is not None
     return process
 
@@ -88,6 +88,14 @@ def test_it_can_be_killed_and_waited_for(output: Path) -> None:
 def test_another_python_is_not_started_warm(output: Path) -> None:
     """Neither another interpreter, nor this one told to behave differently."""
     environment = child_environment()
-    assert warm.start(["python", "-m", "django", "check"], environment, output) is None
+    assert warm.start(["python", "-m", "django", "check"], environment, output, output) is None
     changed = {**environment, "PYTHONHASHSEED": "1"}
-    assert warm.start([*DJANGO, "check"], changed, output) is None
+    assert warm.start([*DJANGO, "check"], changed, output, output) is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_command_that_hangs_is_ended_and_shown() -> None:
+    """Both streams, apart, and what it had started with it."""
+    code = "import sys, time; print('out'); print('err', file=sys.stderr); time.sleep(60)"
+    with pytest.raises(AssertionError, match=r"still running after 2 s:\nout\n\nerr"):
+        run_django("shell", "--no-imports", "-v", "0", "-c", code, timeout=2)

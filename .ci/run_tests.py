@@ -74,7 +74,7 @@ def passes() -> list[Pass]:
         # written, which the random kills meet as well.
         Pass("killed workers, PostgreSQL", (kills,), postgres),
         Pass("killed workers, SQLite", (f"{kills}/test_kills.py",), sqlite),
-        Pass("the idle queue", ("-m", "idle"), sqlite),
+        Pass("the idle queue", ("tests/acceptance/test_idle.py",), sqlite),
     ]
 
 
@@ -102,13 +102,18 @@ def _start(what: Pass, arguments: Sequence[str]) -> Running:
     output = tempfile.TemporaryFile()  # noqa: SIM115  (closed when it has been shown)
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *what.arguments, *arguments],
-        env={**os.environ, **what.environment},
+        env={**_environment(), **what.environment},
         stdout=output,
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
     _say(f"begins: {what.name}")
     return Running(what, process, output, time.monotonic())
+
+
+def _environment() -> dict[str, str]:
+    """Ours; but hundreds of processes that compile the package anew would take minutes."""
+    return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
 def _show(ended: Running, selection: bool) -> int:

@@ -31,6 +31,7 @@ import redis
 from asgiref.sync import SyncToAsync
 from django.conf import settings as django_settings
 from django.db import connection, connections
+from django.test import TransactionTestCase
 from pytest_django import Settings
 
 from tests.app.tenants import TENANT_IDS
@@ -185,7 +186,9 @@ def django_db_setup(django_db_setup: None) -> Iterator[None]:
 
     Connections that are left open are found by the tests that count them, not by this.
     """
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", database.empty_after_test)
+        yield
     if connection.vendor == "postgresql":
         database.terminate_connections()
 

@@ -14,7 +14,7 @@ from benchmarks.figures import Bound, Spread, ratios
 from benchmarks.progress import Say
 from benchmarks.report import Line
 
-WAITING, COUNT = 100_000, 1_000
+WAITING, COUNT = 100_000, 600
 NAMES = {
     "skip": "dispatch with skip",
     "replace": "dispatch with replace",

@@ -36,7 +36,7 @@ test: setup ## Run the tests on SQLite and on PostgreSQL
 regressions: setup ## Bring each weakness of the original back, and see its test fail (REGRESSIONS="P01 P12")
 	@$(BIN)/python -m tests.regressions $(REGRESSIONS)
 
-soak: setup ## Kill two hundred workers under load, and look at every job (SOAK="--kills 20 --seed 7")
+soak: setup ## Kill workers under load, then take steps at the door (SOAK="--kills 20 --steps 2000")
 	$(BIN)/python -m tests.chaos $(SOAK)
 
 lint: setup ## Check style, types and the order of imports

@@ -10,7 +10,18 @@ from pathlib import Path
 
 import redis
 
-from benchmarks import cost, dispatching, door, drains, fan_out, latency, machine, options, report
+from benchmarks import (
+    cost,
+    dispatching,
+    door,
+    drains,
+    fan_out,
+    latency,
+    machine,
+    options,
+    parked,
+    report,
+)
 from benchmarks.options import Options
 from benchmarks.progress import say
 from benchmarks.report import Line
@@ -50,6 +61,7 @@ def measure(wanted: Options, client: redis.Redis) -> list[Line]:
         lines += fan_out.measure(wanted.rounds, client, say)
     if "door" in wanted.parts:
         lines += door.measure(wanted.rounds, client, say)
+        lines += parked.measure(client, say)
     if "latency" in wanted.parts:
         lines += latency.measure(wanted.rounds, client, say)
     if "cost" in wanted.parts:

@@ -28,7 +28,7 @@ def measure(rounds: int, client: redis.Redis, say: Say) -> list[Line]:
     rates: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for number in range(1, rounds + 1):
         for kind in KINDS:
-            rates[kind].append(_once(kind, client))
+            rates[kind].append(once(kind, client))
             say(f"round {number}: {kind} {rates[kind][-1]:,.0f}/s")
     return [
         _line("dispatch", rates["dispatch"], "Queue.add", rates["add"], Bound(0.9)),
@@ -43,7 +43,12 @@ def measure(rounds: int, client: redis.Redis, say: Say) -> list[Line]:
     ]
 
 
-def _once(kind: str, client: redis.Redis) -> float:
+def once(kind: str, client: redis.Redis) -> float:
+    """Jobs a second of one of :data:`KINDS`, in a process of its own; Redis is emptied first.
+
+    Raises:
+        RuntimeError: Not all of them have arrived.
+    """
     queue, count = KINDS[kind]
     client.flushall()
     command = [sys.executable, "-m", "benchmarks.sides.dispatch", kind, str(count)]

@@ -1,8 +1,8 @@
-"""Fan-out: a job for each of 10,000 tenants, by its wrapper, against dispatching one by one.
+"""Fan-out: a job for each of 10,000 tenants, by its wrapper, against adding them one by one.
 
 The wrapper is run by a worker that does one thing at a time, so that no child takes part in it; the
 run's duration counts, from the question for the tenants to the last child. One by one is a caller
-that dispatches the same job for each tenant.
+that dispatches the same job for each tenant, and one that adds jobs to the raw queue.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import redis
 
-from benchmarks import processes, tables
+from benchmarks import dispatching, processes, tables
 from benchmarks.figures import Bound, Spread, ratios
 from benchmarks.progress import Say
 from benchmarks.report import Line
@@ -29,27 +29,30 @@ WORKER = Variant("ours", "noop", "async", 1, "postgres")
 WRAPPER = "_perTenant:bench:job:noop-each-tenant"
 
 
-def measure(rounds: int, client: redis.Redis, say: Say) -> list[Line]:
-    """Both ways, interleaved."""
+def measure(rounds: int, client: redis.Redis, say: Say, *, tenants: int = TENANTS) -> list[Line]:
+    """All ways, interleaved."""
     fanned: list[float] = []
-    single: list[float] = []
-    with _tenants():
+    single: dict[str, list[float]] = {"dispatch": [], "Queue.add": []}
+    with _tenants(tenants):
         for number in range(1, rounds + 1):
-            single.append(_one_by_one(client))
-            fanned.append(_fan_out(client))
-            say(f"round {number}: fan-out {fanned[-1]:,.0f}/s, one by one {single[-1]:,.0f}/s")
+            single["dispatch"].append(_one_by_one(client, tenants))
+            fanned.append(_fan_out(client, tenants))
+            single["Queue.add"].append(dispatching.once("add", client))
+            found = ", ".join(f"{name} {rates[-1]:,.0f}/s" for name, rates in single.items())
+            say(f"round {number}: fan-out {fanned[-1]:,.0f}/s, one by one: {found}")
     return [
         Line(
-            f"fan-out to {TENANTS:,} tenants", Spread.of(fanned), "/s",
-            "dispatch, one by one", Spread.of(single), Spread.of(ratios(fanned, single)), Bound(3),
+            f"fan-out to {tenants:,} tenants", Spread.of(fanned), "/s",
+            f"{name}, one by one", Spread.of(rates), Spread.of(ratios(fanned, rates)), Bound(3),
         )
+        for name, rates in single.items()
     ]  # fmt: skip
 
 
 @contextlib.contextmanager
-def _tenants() -> Iterator[None]:
+def _tenants(count: int) -> Iterator[None]:
     """Turn tenancy on, for the processes that are started in the block."""
-    os.environ["BENCH_TENANTS"] = str(TENANTS)
+    os.environ["BENCH_TENANTS"] = str(count)
     try:
         yield
     finally:
@@ -64,23 +67,23 @@ def _dispatch(kind: str) -> float:
     return float(answer.stdout)
 
 
-def _one_by_one(client: redis.Redis) -> float:
+def _one_by_one(client: redis.Redis, tenants: int) -> float:
     client.flushall()
     rate = _dispatch("one-by-one")
-    if (waiting := int(client.llen("bull:kumiko-jobs-worker:wait"))) != TENANTS:
-        raise RuntimeError(f"{waiting} jobs are waiting, not {TENANTS}")
+    if (waiting := int(client.llen("bull:kumiko-jobs-worker:wait"))) != tenants:
+        raise RuntimeError(f"{waiting} jobs are waiting, not {tenants}")
     return rate
 
 
-def _fan_out(client: redis.Redis) -> float:
+def _fan_out(client: redis.Redis, tenants: int) -> float:
     client.flushall()
     tables.clear(WORKER.database)
     _dispatch("wrapper")
     with processes.worker(WORKER):
-        return TENANTS / _seconds_of_wrapper()
+        return tenants / _seconds_of_wrapper(tenants)
 
 
-def _seconds_of_wrapper() -> float:
+def _seconds_of_wrapper(tenants: int) -> float:
     from kumiko_django.models import JobRun
 
     runs = JobRun.objects.using(WORKER.database).filter(job_name=WRAPPER, final=True)
@@ -90,7 +93,7 @@ def _seconds_of_wrapper() -> float:
             raise RuntimeError(f"no fan-out in {PATIENCE_SECONDS:g} s")
         time.sleep(POLL_SECONDS)
     nothing_else = dict.fromkeys(("parked", "skipped", "already_there"), 0)
-    expected = {"planned": TENANTS, "enqueued": TENANTS, **nothing_else}
+    expected = {"planned": tenants, "enqueued": tenants, **nothing_else}
     if run.result != expected or not run.duration_ms:
         raise RuntimeError(f"the fan-out came to {run.status}, {run.result}, not {expected}")
     return run.duration_ms / 1000

@@ -16,10 +16,10 @@ INSERTS = 3
 """One insert costs several times what a no-op costs: so many times fewer are queued."""
 
 DRAIN_SECONDS, DISPATCH_SECONDS, LATENCY_SECONDS, COST_SECONDS, CELERY_SECONDS = 6, 14, 28, 40, 45
-FAN_OUT_SECONDS, DOOR_SECONDS = 10, 25
+FAN_OUT_SECONDS, DOOR_SECONDS, PARKED_SECONDS = 12, 20, 50
 """Of one drain; of one round of all dispatch kinds; of one round of latency; of all costs; of
-finding Celery's fastest pool; of one round of fan-out; of one round at the door. On two cores, to
-tell how long it will take.
+finding Celery's fastest pool; of one round of fan-out; of one round at the door; of all about
+parked jobs. On two cores, to tell how long it will take.
 """
 
 
@@ -53,7 +53,7 @@ class Options:
             (self.rounds * drains * DRAIN_SECONDS * scale if self.drained else 0)
             + self.rounds * DISPATCH_SECONDS * ("dispatch" in self.parts)
             + self.rounds * FAN_OUT_SECONDS * ("fan-out" in self.parts)
-            + self.rounds * DOOR_SECONDS * ("door" in self.parts)
+            + (self.rounds * DOOR_SECONDS + PARKED_SECONDS) * ("door" in self.parts)
             + self.rounds * LATENCY_SECONDS * ("latency" in self.parts)
             + COST_SECONDS * ("cost" in self.parts)
             + CELERY_SECONDS * ("celery" in self.parts)

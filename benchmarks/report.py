@@ -50,7 +50,7 @@ class Line:
         if self.bound is None:
             return ""
         sign = "≥" if self.bound.is_floor else "<"
-        unit = "" if self.ratio else f" {self.unit}"
+        unit = "" if self.ratio else _unit(self.unit)
         return f"{sign} {self.bound.limit:g}{unit}: {'yes' if self.holds else '**no**'}"
 
 
@@ -63,9 +63,13 @@ def number(value: float) -> str:
     return f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.2g}"
 
 
-def _figure(spread: Spread, unit: str) -> str:
+def _unit(unit: str) -> str:
     # A rate is one word: 1,900/s.
-    unit = unit if unit.startswith("/") or not unit else f" {unit}"
+    return unit if unit.startswith("/") or not unit else f" {unit}"
+
+
+def _figure(spread: Spread, unit: str) -> str:
+    unit = _unit(unit)
     if spread.low == spread.high:
         return f"{number(spread.median)}{unit}"
     return f"{number(spread.median)}{unit} ({number(spread.low)} to {number(spread.high)})"

@@ -31,10 +31,11 @@ import redis
 from asgiref.sync import SyncToAsync
 from django.conf import settings as django_settings
 from django.db import connection, connections
+from django.test import TransactionTestCase
 from pytest_django import Settings
 
 from tests.app.tenants import TENANT_IDS
-from tests.helpers import database, services
+from tests.helpers import database, services, warm
 from tests.helpers.fixtures import (
     ConnectionCount,
     DatabaseAway,
@@ -65,6 +66,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """End what was started for this run."""
+    warm.close()
     services.start_for_run().close()
 
 
@@ -184,7 +186,9 @@ def django_db_setup(django_db_setup: None) -> Iterator[None]:
 
     Connections that are left open are found by the tests that count them, not by this.
     """
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", database.empty_after_test)
+        yield
     if connection.vendor == "postgresql":
         database.terminate_connections()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from typing import Any
@@ -69,3 +70,9 @@ async def door_cap(payload: Payload, ctx: JobContext) -> None:
 @job(concurrency="sequential")
 async def door_sequence(payload: Payload, ctx: JobContext) -> None:
     """Nothing; one after the other."""
+
+
+@job(concurrency="sequential")
+async def door_hold(payload: Payload, ctx: JobContext) -> None:
+    """Run for an hour; those after it stay parked."""
+    await asyncio.sleep(60 * 60)

@@ -1,6 +1,8 @@
-"""Passes the door alone and behind other jobs, prints the rates as JSON: ``door WAITING COUNT``.
+"""Passes the door alone and behind others, prints rates as JSON: ``door FIRST WAITING COUNT``.
 
-Of each kind: passes a second with nothing else in the queue, and with so many other jobs waiting.
+Of each kind: passes a second with nothing else in the queue, and with so many other jobs waiting;
+``FIRST`` says which of the two is measured first, ``alone`` or ``behind``. Redis is emptied before
+each.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import django
+import redis
 
 from benchmarks.project.payloads import payload
 from benchmarks.sides.fill import chunks
+from benchmarks.sides.raw_queue import redis_url
 
 django.setup()
 
@@ -71,20 +75,26 @@ async def _hand_over(count: int) -> None:
     await client.aclose()
 
 
-def main(waiting: int, count: int) -> None:
-    """Measure all kinds."""
+def side(waiting: int, count: int) -> dict[str, float]:
+    """Rates of all kinds behind so many waiting jobs of others."""
+    with redis.Redis.from_url(redis_url()) as client:
+        client.flushall()
     # One more than is taken, so that the last hand-over is one as well.
-    dispatch_many(SEQUENCE, [{}] * (2 * (WARM + count) + 1))
-    rates = {"hand-over": [rate(hand_over, count)]}
-    for name in DISPATCHED:
-        rates[name] = [rate(dispatching(name), count)]
+    dispatch_many(SEQUENCE, [{}] * (WARM + count + 1))
     for numbers in chunks(waiting):
         dispatch_many(OTHERS, [payload(number) for number in numbers])
-    for name in DISPATCHED:
-        rates[name].append(rate(dispatching(name), count))
-    rates["hand-over"].append(rate(hand_over, count))
+    rates = {name: rate(dispatching(name), count) for name in DISPATCHED}
+    return {**rates, "hand-over": rate(hand_over, count)}
+
+
+def main(first: str, waiting: int, count: int) -> None:
+    """Measure both sides."""
+    sides = {"alone": 0, "behind": waiting}
+    rates = {
+        name: side(sides[name], count) for name in sorted(sides, key=lambda name: name != first)
+    }
     sys.stdout.write(f"{json.dumps(rates)}\n")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -17,6 +17,7 @@ BOOT = {"DJANGO_SETTINGS_MODULE": SETTINGS}
 SEED_ID = "boot-bootapp-job-seed"
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(("task", "error"), [("fail", "LookupError"), ("exit", "SystemExit: 0")])
 def test_a_failing_gate_is_told_by_the_exit_code(
     task: str, error: str, runjobs: RunJobsFactory, queue_state: QueueStateFactory

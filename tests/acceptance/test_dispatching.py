@@ -73,6 +73,7 @@ def test_a_handler_dispatches(runjobs: RunJobsFactory, queue_state: QueueStateFa
         assert Effect.objects.filter(key="chained", value=effect.job_id).count() == 1
 
 
+@pytest.mark.once
 def test_the_order_of_execution(runjobs: RunJobsFactory) -> None:
     """B044, design 3: high, newest first; normal in their order; then numbers, lower first."""
     wanted: list[tuple[str, Any]] = [
@@ -87,6 +88,7 @@ def test_the_order_of_execution(runjobs: RunJobsFactory) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.once
 def test_due_later(runjobs: RunJobsFactory) -> None:
     """design 3: not before its time, and then soon."""
     runjobs("worker")
@@ -102,6 +104,7 @@ def test_due_later(runjobs: RunJobsFactory) -> None:
         assert 1.5 <= started - began < 5
 
 
+@pytest.mark.once
 def test_finished_jobs_leave_the_queue_by_age(
     runjobs: RunJobsFactory, settings: Settings, queue_state: QueueStateFactory
 ) -> None:
@@ -123,6 +126,7 @@ def test_finished_jobs_leave_the_queue_by_age(
     assert queue.completed, "the young ones are not"
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("send", ["dispatch", "dispatch_many"])
 def test_what_is_dispatched_while_the_worker_idles_starts_at_once(
     send: str, runjobs: RunJobsFactory

@@ -44,6 +44,7 @@ def end_in_the_middle(worker: RunJobs, signal: str, queue: QueueState) -> None:
         assert worker.wait() == 0, worker.output()
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("signal", ["SIGKILL", "SIGTERM"])
 def test_ten_thousand_tenants_have_one_child_each_whenever_the_worker_ends(
     signal: str,

@@ -11,7 +11,7 @@ from tests.acceptance.clockwork import EVERY_SECONDS, SETTINGS
 from tests.helpers.fixtures import QueueStateFactory, RunJobsFactory
 from tests.helpers.waiting import wait_until
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.once]
 
 NAME = "clockwork:job:tick"
 PROCESSES = 20

@@ -44,6 +44,7 @@ class Started:
             thread.join()
 
 
+@pytest.mark.once
 def test_a_redis_that_cannot_be_had(own_valkey: Valkey) -> None:
     """P90, B213, bullmq-python 1.5: within ten seconds; at once where waiting cannot help."""
     started = Started()
@@ -86,6 +87,7 @@ def test_a_redis_that_cannot_be_had(own_valkey: Valkey) -> None:
     assert "Lane worker:" in started.results["check"].stdout, "what was found is shown"
 
 
+@pytest.mark.once
 def test_what_has_to_be_changed_first(tmp_path: Path) -> None:
     """Exit codes 2, 3 and 5: the command line, settings and tables, the database."""
     started = Started()
@@ -138,6 +140,7 @@ def test_check_tells_what_it_found() -> None:
     assert "maxmemory-policy is 'allkeys-lru'" in evicts.stderr
 
 
+@pytest.mark.once
 def test_log_lines_are_shown_without_any_logging_settings() -> None:
     """Unless the host project says what to do with them, they go to stderr; by verbosity."""
     started = Started()
@@ -151,6 +154,7 @@ def test_log_lines_are_shown_without_any_logging_settings() -> None:
     assert "consuming" not in started.results["quiet"].stderr
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -168,6 +172,7 @@ def test_wrong_arguments_are_named(arguments: list[str], complaint: str) -> None
         call_command("runjobs", *arguments)
 
 
+@pytest.mark.once
 def test_a_broken_consumer_is_told_by_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """And what was installed for signals before is there again afterwards."""
 

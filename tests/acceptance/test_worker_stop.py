@@ -6,6 +6,7 @@ import signal
 import time
 from typing import Any
 
+import pytest
 from pytest_django import Settings
 
 from kumiko_django import dispatch
@@ -36,6 +37,7 @@ def end_of(worker: RunJobs, timeout: float = 30) -> tuple[int, float]:
     return worker.wait(timeout), time.monotonic() - began
 
 
+@pytest.mark.once
 def test_an_idle_worker_stops_at_once(runjobs: RunJobsFactory) -> None:
     """Both signals, one lane and both lanes."""
     workers = [runjobs("worker", ready=False), runjobs("all", ready=False)]
@@ -109,6 +111,7 @@ def test_what_does_not_end_within_the_grace_is_given_back(
     assert JobRun.objects.filter(status="running").count() == 0
 
 
+@pytest.mark.once
 def test_a_second_signal_leaves_at_once(
     runjobs: RunJobsFactory, queue_state: QueueStateFactory
 ) -> None:
@@ -129,6 +132,7 @@ def test_a_second_signal_leaves_at_once(
         assert job_id in queue_state().active, "left to the queue, which hands it out again"
 
 
+@pytest.mark.once
 def test_a_thread_that_a_handler_let_go_of_does_not_keep_the_process(
     runjobs: RunJobsFactory, settings: Settings
 ) -> None:
@@ -142,6 +146,7 @@ def test_a_thread_that_a_handler_let_go_of_does_not_keep_the_process(
     assert "leaving without it" in worker.output()
 
 
+@pytest.mark.once
 def test_handlers_that_raise_what_ends_processes_end_none(
     runjobs: RunJobsFactory, settings: Settings
 ) -> None:

@@ -18,6 +18,8 @@ from tests.browser.pages import PHONE, Admin
 from tests.helpers.waiting import wait_until
 from tests.unit.history.admin_rows import make_log, make_run, make_runs
 
+pytestmark = pytest.mark.once
+
 ERROR = "Refused: the mail server said no"
 TRACEBACK = f"""Traceback (most recent call last):
   File "/srv/shop/billing/jobs.py", line 48, in send_reminders

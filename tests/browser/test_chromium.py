@@ -8,6 +8,8 @@ import pytest
 
 from tests.browser.chromium import locate
 
+pytestmark = pytest.mark.once
+
 
 def test_without_chromium_the_message_names_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path

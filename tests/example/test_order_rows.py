@@ -17,6 +17,8 @@ from example_project.orders.csv_rows import (
 )
 from tests.helpers.processes import ROOT
 
+pytestmark = pytest.mark.once
+
 HEADER = ",".join(COLUMNS) + "\n"
 GOOD = 'A-1,"Müller, Groß & Söhne",info@example.com,"Schrauben, verzinkt",3,12.50,2026-03-01\n'
 

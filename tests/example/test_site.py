@@ -20,7 +20,7 @@ from example_project.seeds import INVOICE_BY_CARD, LATE_CUSTOMERS
 from tests.example.conftest import EndOf
 from tests.helpers.waiting import wait_until
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240), pytest.mark.once]
 
 ORDER = {
     "number": "HAND-1",

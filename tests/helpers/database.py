@@ -5,9 +5,45 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from typing import Any
 
 import psycopg
+from django.core.management.color import no_style
 from django.db import connection, connections
+
+KEPT_TABLES = {"auth_permission", "django_content_type"}
+"""Written by the migrations, and by no test."""
+
+
+def empty_after_test(test_case: Any) -> None:
+    """Do what Django's ``TransactionTestCase`` does after a test, in a tenth of the time.
+
+    Only tables that have rows are emptied. Content types and permissions stay: to make them anew
+    after each of a thousand tests is what takes that long.
+    """
+    for alias in test_case._databases_names(include_mirrors=False):
+        database = connections[alias]
+        if filled := _filled(alias, str(database.settings_dict["NAME"])):
+            cascade = database.vendor == "postgresql"  # to tables that have no rows
+            statements = database.ops.sql_flush(no_style(), filled, allow_cascade=cascade)
+            database.ops.execute_sql_flush(statements)
+
+
+def _filled(alias: str, name: str) -> list[str]:
+    with connections[alias].cursor() as cursor:
+        cursor.execute(_which_are_filled(alias, name))
+        return [table for (table,) in cursor.fetchall()]
+
+
+@cache
+def _which_are_filled(alias: str, name: str) -> str:
+    database = connections[alias]
+    tables = set(database.introspection.django_table_names(only_existing=True)) - KEPT_TABLES
+    return " UNION ALL ".join(
+        f"SELECT '{table}' WHERE EXISTS (SELECT 1 FROM {database.ops.quote_name(table)})"  # noqa: S608
+        for table in sorted(tables)
+    )
 
 
 def connection_count() -> int | None:

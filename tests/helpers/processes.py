@@ -2,8 +2,8 @@
 
 They run with this Python, from the root of the repository, under ``tests.settings``, and see the
 Redis, the queue prefix, the other ``KUMIKO`` settings and the test database that hold in the test
-at the moment when they are started. Their output (both streams) goes to a file, and whatever fails
-here shows it.
+at the moment when they are started. Django commands start warm (see ``warm``). What a worker writes
+(both streams) goes to a file, and whatever fails here shows it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from pathlib import Path
 from django.conf import settings
 from django.db import connection
 
-from tests.helpers import kumiko_settings
+from tests.helpers import kumiko_settings, warm
 from tests.helpers.valkey import freeze_process
 from tests.helpers.waiting import wait_until
 
@@ -55,7 +56,21 @@ def run_django(
 
     Both streams are text in the result; any exit code is fine with this function.
     """
-    return _run([sys.executable, "-m", "django", *arguments], env, timeout)
+    command = [sys.executable, "-m", "django", *arguments]
+    with tempfile.TemporaryDirectory() as folder:
+        outputs = Path(folder, "stdout"), Path(folder, "stderr")
+        for output in outputs:
+            output.touch()
+        process = warm.start(command, child_environment(env), *outputs)
+        if process is None:
+            return _run(command, env, timeout)
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise _still_running(command, timeout, *map(_text, outputs)) from None
+        return subprocess.CompletedProcess(command, code, *map(_text, outputs))
 
 
 def run_python(
@@ -80,10 +95,13 @@ def _run(
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        output = "\n".join(_decoded(stream) for stream in (error.stdout, error.stderr))
-        raise AssertionError(
-            f"{command} was still running after {timeout:g} s:\n{output}"
-        ) from None
+        streams = (_decoded(stream) for stream in (error.stdout, error.stderr))
+        raise _still_running(command, timeout, *streams) from None
+
+
+def _still_running(command: list[str], timeout: float, *streams: str) -> AssertionError:
+    output = "\n".join(streams)
+    return AssertionError(f"{command} was still running after {timeout:g} s:\n{output}")
 
 
 class RunJobs:
@@ -109,11 +127,17 @@ class RunJobs:
         self.lane = lane
         self.output_file = output_file
         self.command = [sys.executable, "-m", "django", "runjobs", "--lane", lane, *arguments]
-        with output_file.open("wb") as output:
-            self._process = subprocess.Popen(
+        output_file.write_bytes(b"")
+        environment = child_environment(env)
+        started = warm.start(self.command, environment, output_file, output_file)
+        self._process = started or self._start_cold(environment)
+
+    def _start_cold(self, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        with self.output_file.open("ab") as output:
+            return subprocess.Popen(
                 self.command,
                 cwd=ROOT,
-                env=child_environment(env),
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -221,6 +245,10 @@ class RunJobs:
             f"{' '.join(self.command[1:])} (pid {self.pid}) {what}. Its output:\n"
             f"{self.output()[-OUTPUT_SHOWN:]}"
         )
+
+
+def _text(path: Path) -> str:
+    return path.read_text(errors="replace")
 
 
 def _decoded(stream: bytes | str | None) -> str:

@@ -34,6 +34,7 @@ def test_a_child_sees_the_test_database_and_the_overridden_settings(settings: Se
     assert shown["kumiko"] == {**settings.KUMIKO, "COMPLETED_AGE": 3600}
 
 
+@pytest.mark.once
 @pytest.mark.django_db(transaction=True)
 def test_a_child_that_hangs_is_ended_and_shown() -> None:
     with pytest.raises(AssertionError, match=r"still running after 1 s:\nso far"):
@@ -64,6 +65,7 @@ def test_an_unknown_setting_is_not_lost_on_the_way() -> None:
         kumiko_settings.to_environment({"NEW": 1})
 
 
+@pytest.mark.once
 def test_no_migration_of_the_test_app_is_missing() -> None:
     result = run_django("makemigrations", "testapp", "--check", "--dry-run")
     assert result.returncode == 0, result.stdout + result.stderr

@@ -14,6 +14,8 @@ from tests.helpers.fixtures import QueueStateFactory
 from tests.helpers.queues import QueueState, sweep
 from tests.helpers.valkey import Valkey
 
+pytestmark = pytest.mark.once
+
 RETENTION = {"removeOnComplete": {"age": 60}, "removeOnFail": {"age": 60}}
 
 

@@ -11,6 +11,8 @@ from tests.helpers.fixtures import RunJobsFactory
 from tests.helpers.processes import RunJobs
 from tests.helpers.waiting import wait_until
 
+pytestmark = pytest.mark.once
+
 
 def test_a_worker_is_ready_and_ends_when_asked(runjobs: RunJobsFactory) -> None:
     worker = runjobs("worker", concurrency=2, grace=1)

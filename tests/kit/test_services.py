@@ -10,6 +10,8 @@ import pytest
 from tests.helpers.processes import run_python
 from tests.helpers.services import Services
 
+pytestmark = pytest.mark.once
+
 FORK = """
 import os, sys
 from tests.helpers.services import Services

@@ -13,6 +13,8 @@ from redis.retry import Retry
 
 from tests.helpers.valkey import Valkey, valkey
 
+pytestmark = pytest.mark.once
+
 NO_RETRY = Retry(NoBackoff(), 0)
 
 

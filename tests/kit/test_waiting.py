@@ -8,6 +8,8 @@ import pytest
 
 from tests.helpers.waiting import await_until, wait_until
 
+pytestmark = pytest.mark.once
+
 
 def test_the_truthy_value_is_returned() -> None:
     answers = iter([None, "", "here"])

@@ -63,6 +63,8 @@ class Model:
     running: dict[str, Taken] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
     done: set[str] = field(default_factory=set)
+    latest: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Number of the last job of a sequence that has begun in order."""
     steps: list[str] = field(default_factory=list)
     outcomes: Counter[str] = field(default_factory=Counter)
 
@@ -121,7 +123,8 @@ class Model:
             for job in self.jobs.values()
             if (job.name, job.tenant) == (name, tenant)
             and job.placed
-            and job.id not in self.removed | self.done
+            and job.id not in self.removed
+            and job.id not in self.done
             and self.queue.exists(job.id)
         )
 
@@ -157,14 +160,9 @@ class Model:
 
     def _begin(self, job: Job) -> None:
         if job.name in ("sequential", "both") and job.in_order and not job.begun:
-            later = [
-                other.number
-                for other in self.jobs.values()
-                if (other.name, other.tenant) == (job.name, job.tenant)
-                and other.begun
-                and other.in_order
-            ]
-            assert not later or max(later) < job.number, f"{job} begins after {max(later)}"
+            last = self.latest.get((job.name, job.tenant), -1)
+            assert last < job.number, f"{job} begins after {last}"
+            self.latest[job.name, job.tenant] = job.number
         job.begun = True
 
     def _settle(self, settlement: Settlement | None = None) -> None:

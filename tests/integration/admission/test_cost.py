@@ -121,8 +121,8 @@ def test_many_are_admitted_in_one_exchange_a_chunk(define: Define, own_valkey: V
 
 def test_parked_jobs_cost_next_to_nothing(
     define: Define,
-    host: StartHost,
     own_valkey: Valkey,
+    host: StartHost,  # after its Redis, so that it ends before it
     queue_prefix: str,
     settings: Settings,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import threading
 import time
 import traceback
@@ -69,17 +70,21 @@ def test_nothing_to_do_takes_no_time(real: None) -> None:
     wait_until(lambda: took() < 0.05, description="an empty drain took under 50 ms", timeout=60)
 
 
+@pytest.mark.parametrize("step", ["requeue_stalled", "wait_for_work"])
 def test_a_cancellation_that_gets_lost_is_repeated(
-    real: None, monkeypatch: pytest.MonkeyPatch
+    step: str, real: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stop in the middle of the look for stalled jobs waited for the next one, or for ever."""
+    """A stop in the middle of the look for stalled jobs waited for the next one, or for ever; one
+    in the middle of the wait for work, until that was over."""
 
     async def swallows(self: LaneWorker) -> list[str]:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
+        if step == "wait_for_work":
+            await asyncio.Event().wait()
         return []
 
-    monkeypatch.setattr(LaneWorker, "requeue_stalled", swallows)
+    monkeypatch.setattr(LaneWorker, step, swallows)
     ended: list[Any] = []
     # In a thread: one that waits for ever would not let the test fail.
     thread = threading.Thread(target=lambda: ended.append(drain()), daemon=True)
@@ -209,7 +214,11 @@ async def test_in_async_tests(real: None) -> None:
     assert run.job_name == "testapp:job:record"
 
 
-def test_redis_away_is_one_typed_error(own_valkey: Valkey, transactional_db: None) -> None:
+def test_redis_away_is_one_typed_error(
+    own_valkey: Valkey, transactional_db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The name in the package is the function's.
+    monkeypatch.setattr(sys.modules["kumiko_django.testing.drain"], "CONNECT_SECONDS", 0.5)
     own_valkey.stop()
     before = threading.active_count()
     with pytest.raises(BrokerUnavailable):

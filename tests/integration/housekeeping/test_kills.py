@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+import signal
 import threading
 
 import pytest
@@ -11,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 
 from kumiko_django.history import stats
 from kumiko_django.history.models import JobRun, JobStat, RunStatus
-from tests.helpers.processes import run_python
+from tests.helpers.processes import run_django
 from tests.unit.history.admin_rows import unsaved_run
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -21,21 +23,39 @@ GROUPS = 1_200
 """More than one statement inserts."""
 
 KILLED = """
-import datetime as dt, os, signal, sys
-import django
-django.setup()
+import datetime as dt, json, os, signal
+from collections import Counter
 from django.db import connection
 from kumiko_django.history import stats
-left = [{number}]
-def step(execute, sql, params, many, context):
-    if not left[0]:
-        os.kill(os.getpid(), signal.SIGKILL)
-    left[0] -= 1
-    return execute(sql, params, many, context)
+from kumiko_django.history.models import JobStat
+
 noon = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
-with connection.execute_wrapper(step):
-    stats.roll_up("default", noon, noon + dt.timedelta(minutes=9))
+
+def roll_up(left):
+    def step(execute, sql, params, many, context):
+        nonlocal left
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left -= 1
+        return execute(sql, params, many, context)
+    with connection.execute_wrapper(step):
+        stats.roll_up("default", noon, noon + dt.timedelta(minutes=9))
+
+code, number = -signal.SIGKILL, 0
+while code == -signal.SIGKILL:
+    connection.close()
+    if (pid := os.fork()) == 0:
+        try:
+            roll_up(number)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    found = Counter(JobStat.objects.values_list("status", flat=True))
+    print(json.dumps([code, found]))
+    number += 1
 """
+"""A process for each statement, killed before it; what each has left is printed."""
 
 
 def write_runs(status: str, count: int = GROUPS) -> None:
@@ -60,14 +80,12 @@ def test_killed_at_any_statement_it_leaves_the_old_hour_or_the_new_one() -> None
     old, new = {"running": GROUPS}, {"completed": GROUPS}
     JobRun.objects.update(status=RunStatus.COMPLETED)
 
-    found, number = old, 0
-    while found == old:
-        code = run_python(KILLED.format(number=number)).returncode
-        found = on_record()
-        assert (code, found) in ((-9, old), (0, new)), number
-        number += 1
+    result = run_django("shell", "--no-imports", "--verbosity", "0", "--command", KILLED)
 
-    assert number >= 5, "killed that often"
+    *killed, last = [json.loads(line) for line in result.stdout.splitlines()]
+    assert last == [0, new], result.stderr
+    assert killed == [[-signal.SIGKILL, old]] * len(killed)
+    assert len(killed) >= 5, "killed that often"
 
 
 def test_rivals_never_mix_their_rows() -> None:

@@ -24,6 +24,8 @@ from tests.helpers.valkey import Valkey
 from tests.helpers.waiting import wait_until
 from tests.integration.worker.host_thread import Define, StartHost
 
+pytestmark = pytest.mark.once
+
 
 def counts_of(lane: Any = "worker") -> LaneCounts:
     async def count() -> LaneCounts:

@@ -23,6 +23,8 @@ from tests.helpers.fixtures import QueueStateFactory
 from tests.helpers.waiting import wait_until
 from tests.integration.worker.host_thread import Define, StartHost
 
+pytestmark = pytest.mark.once
+
 GATE_ID = "boot-testapp-job-gate"
 GATE = {"name": "gate", "boot_gate": True, "tenant": "system"}
 

@@ -21,6 +21,8 @@ from tests.helpers.fixtures import QueueStateFactory
 from tests.helpers.waiting import wait_until
 from tests.integration.worker.host_thread import Define, StartHost, ended_run, ended_runs
 
+pytestmark = pytest.mark.once
+
 LOCK_MS = 300
 
 
@@ -171,6 +173,11 @@ def test_a_long_job_runs_once_beside_a_hungry_worker(
     assert len(told) == (1 if handler is blocks else 0)
 
 
+STEAL_FROM_THE_FIRST = """
+if redis.call("HGET", KEYS[2], "ats") == "1" then redis.call("SET", KEYS[1], "theirs", "PX", 50) end
+"""
+
+
 def test_a_run_that_lost_its_lock_is_void(
     host: StartHost,
     define: Define,
@@ -194,11 +201,13 @@ def test_a_run_that_lost_its_lock_is_void(
     state = queue_state()
     wait_until(lambda: state.locked(job_id) and calls, description="it runs")
     # Somebody else takes the lock, as after a pause of this process that was longer than it.
-    wait_until(
-        lambda: raw_redis.set(state.key(f"{job_id}:lock"), "theirs", px=50) and len(calls) == 2,
-        description="it has been handed out again",
-        interval=0.4,
-    )
+    steal: Any = raw_redis.register_script(STEAL_FROM_THE_FIRST)
+
+    def handed_out_again() -> bool:
+        steal([state.key(f"{job_id}:lock"), state.key(job_id)])
+        return len(calls) == 2
+
+    wait_until(handed_out_again, description="it has been handed out again", interval=0.4)
     first, second = ended_runs(job_id, 2)
     go.set()
     assert (first.status, first.attempt, first.start) == ("lost", 1, 1)

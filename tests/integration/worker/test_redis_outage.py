@@ -19,6 +19,8 @@ from tests.helpers.valkey import Valkey
 from tests.helpers.waiting import wait_until
 from tests.integration.worker.host_thread import Define, StartHost, ended_run, ended_runs
 
+pytestmark = pytest.mark.once
+
 LOCK_SECONDS = 6.0
 
 
@@ -118,7 +120,7 @@ def test_a_job_that_ends_during_an_outage_runs_once(
 
 
 def test_stopping_does_not_wait_for_a_redis_that_is_gone(
-    own_valkey: Valkey, host: StartHost, define: Define
+    own_valkey: Valkey, host: StartHost, define: Define, settings: Settings
 ) -> None:
     """B217, P88: idle, and with a job that is done and cannot be told. What the queue has not heard
     of has not happened: it hands the job out again, and the history says so."""
@@ -127,6 +129,7 @@ def test_stopping_does_not_wait_for_a_redis_that_is_gone(
     def waits(payload: dict[str, Any], ctx: JobContext) -> None:
         ends.wait(20)
 
+    settings.KUMIKO = {**settings.KUMIKO, "LOCK_SECONDS": 2.0}  # over when Redis is back
     job = define(waits)
     idle = host("api")
     busy = host("worker", grace=1)

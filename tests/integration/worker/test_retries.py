@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+import pytest
+
 from kumiko_django import Backoff, JobContext, Unrecoverable, dispatch
 from kumiko_django.history.models import JobRun
 from tests.app.jobs import flaky, flaky_async
@@ -19,6 +21,8 @@ from tests.integration.worker.host_thread import (
     ended_runs,
     found,
 )
+
+pytestmark = pytest.mark.once
 
 SLOW = 1.0
 """What a busy machine may add to a pause, in seconds."""

@@ -31,6 +31,8 @@ from tests.integration.worker.schedulers import (
     with_queue,
 )
 
+pytestmark = pytest.mark.once
+
 ID = "scheduler-testapp-job-sweep"
 NAME = "testapp:job:sweep"
 

@@ -24,6 +24,8 @@ from tests.integration.worker.host_thread import (
     lines_of,
 )
 
+pytestmark = pytest.mark.once
+
 Payload = dict[str, Any]
 
 

@@ -28,6 +28,8 @@ from tests.integration.worker.host_thread import (
 )
 from tests.unit.run.deliveries import delivery
 
+pytestmark = pytest.mark.once
+
 NAME = "testapp:job:of-the-next-release"
 DATA = {"_tenantId": "acme", "_correlationId": "chain-1", "n": 1}
 HOUR_MS = 3_600_000

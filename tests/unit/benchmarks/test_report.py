@@ -39,6 +39,12 @@ def test_without_a_ratio_the_figure_itself_is_judged() -> None:
     assert not line.holds
 
 
+def test_a_bound_of_a_rate_is_written_as_one() -> None:
+    line = Line("commands", Spread(1.2, 1.2, 1.2), "/s", bound=Bound(10, is_floor=False))
+
+    assert line.cells() == ("commands", "1.20/s", "", "", "< 10/s: yes")
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [

@@ -231,7 +231,8 @@ def test_hours_in_which_no_worker_was_alive_are_caught_up_oldest_first(
     assert JobStat.objects.count() == 4
 
 
-def test_a_new_owner_finds_what_the_last_one_left() -> None:
+def test_a_new_owner_finds_what_the_last_one_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kumiko_django.history.rollup.SECONDS_FOR_EACH", 60)  # a slow machine
     for number in range(6):
         make_run(started_at=at(20, NOON + number * HOUR))
     now = NOON + 50 * HOUR

@@ -22,7 +22,7 @@ EXPECTED = {
     "JobContext", "tenant_scope", "system_scope",
     "current_tenant_id", "SYSTEM", "KumikoError", "DefinitionError", "SettingsError",
     "UnknownJobError", "PayloadError", "PayloadTooLarge", "TenantRequired", "ScopeError",
-    "BrokerUnavailable", "Unrecoverable", "pending_count", "apending_count",
+    "BrokerUnavailable", "Unrecoverable", "FacetMissing", "pending_count", "apending_count",
 }  # fmt: skip
 LATER = {
     "VisibleFailure", "VisibleRun", "RateLimit", "TenantModel", "TenantMixin",

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from kumiko_django.events.bindings import bind_signal
     from kumiko_django.events.emission import aemit, emit
     from kumiko_django.run.context import JobContext
+    from kumiko_django.tenancy.models import TenantMixin, TenantModel
     from kumiko_django.tenancy.scope import current_tenant_id, system_scope, tenant_scope
     from kumiko_django.types.results import Dispatched
 
@@ -65,6 +66,8 @@ _HOMES = {
     "pending_count": "broker.pending",
     "apending_count": "broker.pending",
     "JobContext": "run.context",
+    "TenantMixin": "tenancy.models",
+    "TenantModel": "tenancy.models",
     "tenant_scope": "tenancy.scope",
     "system_scope": "tenancy.scope",
     "current_tenant_id": "tenancy.scope",
@@ -88,6 +91,8 @@ __all__ = [
     "PayloadTooLarge",
     "ScopeError",
     "SettingsError",
+    "TenantMixin",
+    "TenantModel",
     "TenantRequired",
     "UnknownJobError",
     "Unrecoverable",

@@ -44,6 +44,7 @@ class ReadRules(SQLCompiler):
 
     _guarded: dict[str, TableRule] = {}
     """The tenant tables of the FROM clause, by alias, as soon as it is being made."""
+    where: Any
     _access: Access
     _joined: set[str]
     _raw: str | None = None
@@ -62,10 +63,9 @@ class ReadRules(SQLCompiler):
         if self._raw is not None:
             self._refuse_raw(self._raw)
         clause = super().get_from_clause()
-        conditions = [self._base_condition(alias) for alias in guarded if alias not in self._joined]
-        where = self.where
-        present = [where] if where is not None else []
-        self.where = WhereNode([*present, *(each for each in conditions if each is not None)])
+        bases = (self._base_condition(alias) for alias in guarded if alias not in self._joined)
+        where: list[Any] = [node for node in (self.where, *bases) if node is not None]
+        self.where = WhereNode(where)
         return clause
 
     def compile(self, node: Any) -> Any:
@@ -87,7 +87,7 @@ class ReadRules(SQLCompiler):
             if table.table_name in rules and counts[alias]
         }
 
-    def _join(self, join: Join) -> Any:
+    def _join(self, join: Any) -> Any:
         sql, params = super().compile(join)
         alias = join.table_alias
         rule = self._guarded.get(alias) if alias is not None else None
@@ -188,9 +188,15 @@ class InsertRules(ReadRules):
         returning: Any = args[0] if args else kwargs.get("returning_fields")
         if not statements.may_conflict(self.query):
             return super().execute_sql(*args, **kwargs)
-        rows = super().execute_sql(returning or [self.query.get_meta().pk])
+        wanted: Any = returning or [self.query.get_meta().pk]
+        rows: Any = super().execute_sql(wanted)
+        rows = [row for row in rows if row is not None]
         statements.refuse_foreign_conflict(self.query, rows)
         return rows if returning else []
+
+    def apply_converters(self, rows: Any, converters: Any) -> Any:
+        """Leave out the None that Django 5.2 has for a row that was kept back by a conflict."""
+        return super().apply_converters((row for row in rows if row is not None), converters)
 
 
 class UpdateRules(ReadRules):

@@ -97,7 +97,7 @@ def _own_column(
     if not writes or access.lifted.global_writes:
         wanted.add(column_value(rule.field, SYSTEM))
     column, _ = compiler.compile(Col(alias, rule.field))
-    parts = []
+    parts: list[Sql] = []
     if None in wanted:
         wanted.discard(None)
         if rule.field.null:
@@ -128,10 +128,12 @@ def _through(
     quote = compiler.connection.ops.quote_name
     link, _ = compiler.compile(Col(alias, end.field))
     condition, params = found
-    sql = (
-        f"{link} IN (SELECT {quote(inner)}.{quote(end.target.column)} "
-        f"FROM {quote(end.table)} {quote(inner)} WHERE {condition})"
+    column, table = (
+        f"{quote(inner)}.{quote(end.target.column)}",
+        f"{quote(end.table)} {quote(inner)}",
     )
+    rows = " ".join(["SELECT", column, "FROM", table, "WHERE", condition])
+    sql = f"{link} IN ({rows})"
     if end.field.null and not writes:
         sql = f"({link} IS NULL OR {sql})"
     return sql, params

@@ -9,7 +9,7 @@ the ORM, though, is made by an ``SQLCompiler`` and every deletion that follows r
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from django.db.models import Model, QuerySet
 from django.db.models.deletion import Collector
@@ -20,7 +20,7 @@ from kumiko_django.tenancy import statements
 from kumiko_django.tenancy.access import column_value, current_access
 from kumiko_django.tenancy.compilers import is_historical, with_rules
 from kumiko_django.tenancy.marks import for_writing
-from kumiko_django.tenancy.rules import OwnColumn, rule_of
+from kumiko_django.tenancy.rules import column_of, rule_of
 from kumiko_django.types.ids import SYSTEM
 
 _django_init = SQLCompiler.__init__
@@ -39,7 +39,7 @@ def install() -> None:
 
 def _init(self: SQLCompiler, *args: Any, **kwargs: Any) -> None:
     _django_init(self, *args, **kwargs)
-    self.__class__ = with_rules(type(self))
+    self.__class__ = with_rules(cast("Any", type(self)))
 
 
 def _raw_init(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -94,11 +94,12 @@ def refuse_foreign(instance: Model, operation: Any) -> None:
     if rule is None or is_historical(instance):
         return
     access = current_access(rule.model, operation)
-    if not isinstance(rule, OwnColumn) or rule.field.attname not in instance.__dict__:
+    column = column_of(type(instance))
+    if column is None or column.field.attname not in instance.__dict__:
         return
-    value = instance.__dict__[rule.field.attname]
-    own = {column_value(rule.field, access.tenant_id)}
+    value = instance.__dict__[column.field.attname]
+    own = {column_value(column.field, access.tenant_id)}
     if access.lifted.global_writes:
-        own.add(column_value(rule.field, SYSTEM))
-    if statements.plain(rule, value) not in own:
+        own.add(column_value(column.field, SYSTEM))
+    if statements.plain(column, value) not in own:
         raise statements.foreign_row(rule.model, value, access, operation)

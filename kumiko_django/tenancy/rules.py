@@ -83,6 +83,17 @@ def rule_of(model: type[models.Model]) -> TableRule | None:
     return table_rules().get(model._meta.db_table)
 
 
+def column_of(model: type[models.Model]) -> OwnColumn | None:
+    """The tenant column that a model has or inherits, None for plain models and through tables."""
+    rule = rule_of(model)
+    while isinstance(rule, DerivedRows):
+        end = rule.ends[0]
+        if not getattr(end.field.remote_field, "parent_link", False):
+            return None
+        rule = end.rule
+    return rule
+
+
 def referrers_of(table: str) -> list[End]:
     """The columns of tenant tables that point to ``table``, through tables included."""
     table_rules()
@@ -129,7 +140,8 @@ def _add_child(model: type[models.Model], rules: dict[str, TableRule]) -> TableR
     if found is not None or model._meta.proxy:
         return found
     ends = []
-    for parent, link in model._meta.parents.items():
+    parents: dict[type[models.Model], Any] = model._meta.parents
+    for parent, link in parents.items():
         rule = _add_child(parent, rules)
         if rule is not None and link is not None:
             ends.append(End(link, link.target_field, rule))
@@ -152,7 +164,7 @@ def _add_through(relation: Any, rules: dict[str, TableRule]) -> None:
         rules[_same(through)] = DerivedRows(through, tuple(ends))
 
 
-def _references(model: type[models.Model]) -> Iterator[tuple[Field, Field]]:
+def _references(model: type[models.Model]) -> Iterator[tuple[Any, Field]]:
     """The foreign keys of a model's own table, each with the column that it points to."""
     for column in model._meta.local_concrete_fields:
         if isinstance(column, models.ForeignKey) and not isinstance(column.remote_field.model, str):

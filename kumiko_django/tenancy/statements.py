@@ -95,6 +95,11 @@ def _unnamed(model: type[Model], rule: OwnColumn) -> ScopeError:
 
 
 def plain(rule: OwnColumn, value: Any) -> Any:
+    """A tenant column's value as the column has it.
+
+    Raises:
+        ScopeError: It is an expression, of which only the database knows what it will be.
+    """
     if hasattr(value, "resolve_expression"):
         raise _unchangeable(rule)
     try:
@@ -203,7 +208,8 @@ def _keep_to_own(compiler: Any, rule: TableRule, operation: Operation) -> Access
         raise foreign_row(rule.model, pin, access, operation)
     alias = query.get_initial_alias()
     condition = TenantCondition(alias, rule, access, writes=True)
-    query.where = WhereNode([query.where, condition])
+    both: list[Any] = [query.where, condition]
+    query.where = WhereNode(both)
     return access
 
 

@@ -67,8 +67,6 @@ class Task(TenantModel):
     open: ClassVar[Any] = OpenTasks()
 
     class Meta:
-        get_latest_by = "weight"
-        ordering = ["code"]
         default_manager_name = "objects"
 
     def __str__(self) -> str:
@@ -143,16 +141,15 @@ class Duty(models.Model):
 class Memo(models.Model):
     """A plain row that points to tenants' rows."""
 
-    title = models.CharField(max_length=50)
+    code = models.CharField(max_length=50)
+    weight = models.IntegerField(default=0)
+    due = models.DateTimeField(null=True)
     task = models.ForeignKey(Task, models.SET_NULL, null=True, related_name="memos")
     project = models.ForeignKey(Project, models.CASCADE, related_name="memos")
     tasks = models.ManyToManyField(Task, related_name="listed_memos")
 
-    class Meta:
-        ordering = ["title"]
-
     def __str__(self) -> str:
-        return self.title
+        return self.code
 
 
 class Organisation(models.Model):

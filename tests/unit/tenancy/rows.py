@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from django.db import connection
+from django.utils import timezone
 
 from kumiko_django import system_scope, tenant_scope
 from tests.app.models import Label, Memo, Project, Task, Topic
@@ -38,11 +39,15 @@ def make_rows() -> Rows:
         scope = tenant_scope(tenant) if tenant else system_scope("reference data")
         with scope:
             project = Project.objects.create(name=f"project of {tenant}", topic=topic)
-            task = Task.objects.create(code=code, project=project, topic=topic, weight=1)
+            task = Task.objects.create(
+                code=code, project=project, topic=topic, weight=1, due=timezone.now()
+            )
             label = Label.objects.create(name=f"label of {tenant}")
             task.labels.add(label)
             task.topics.add(topic)
-            memo = Memo.objects.create(title=f"memo {code}", task=task, project=project)
+            memo = Memo.objects.create(
+                code=f"memo {code}", task=task, project=project, weight=1, due=timezone.now()
+            )
             made[tenant] = project, task, memo
     return Rows(
         topic, *made[ACME][:2], *made[GLOBEX][:2], *made[None][:2], made[ACME][2], made[GLOBEX][2]

@@ -34,37 +34,41 @@ def check_inserted(query: Any, rule: TableRule, using: str) -> None:
     Fixtures (``raw``) have their rows in any order, so only what makes a row the tenant's is
     checked for them.
     """
+    ends = rule.ends if isinstance(rule, DerivedRows) else ()
+    if ends:
+        _check_owned(query, ends, using)
     named = {field.column for field in query.fields}
-    own = rule.ends if isinstance(rule, DerivedRows) else ()
     for end in tenant_references(query.model):
-        decides = any(end.field is each.field for each in own)
-        if end.field.column not in named or (query.raw and not decides):
+        known = any(end.field is each.field for each in ends)
+        if known or query.raw or end.field.column not in named:
             continue
-        if decides and len(own) == 1:
-            continue  # what is owned is seen
         values = [getattr(row, end.field.attname) for row in query.objs]
         # Rows of one statement may point to one another.
         new = set()
         if query.on_conflict is None and end.target.model is query.model:
             new = {getattr(row, end.target.attname) for row in query.objs}
         _check(end, (value for value in values if value not in new), using)
-    if own:
-        _check_owned(query, own, using)
 
 
 def _check_owned(query: Any, ends: tuple[End, ...], using: str) -> None:
-    """One of the rows that a derived row points to must be the tenant's own."""
-    rows = [[getattr(row, end.field.attname) for end in ends] for row in query.objs]
-    for number, end in enumerate(ends):
-        left = {row[number] for row in rows if row[number] is not None}
-        owned = _found(end, left, using, own=True)
-        rows = [row for row in rows if row[number] not in owned]
-        if not rows:
-            return
-    raise ScopeError(
-        f"A row of {query.model._meta.label} points to nothing that the current scope owns. "
-        "A scope writes its own rows only: enter that of the rows it points to."
-    )
+    """What a derived row points to must be seen, and one of it be the tenant's own."""
+    orphans = set(range(len(query.objs)))
+    for end in ends:
+        values = [_plain(end, getattr(row, end.field.attname)) for row in query.objs]
+        owned = _found(end, {value for value in values if value is not None}, using, own=True)
+        _check(end, (value for value in values if value not in owned), using)
+        orphans -= {number for number, value in enumerate(values) if value in owned}
+    if orphans:
+        raise ScopeError(
+            f"A row of {query.model._meta.label} points to nothing that the current scope owns. "
+            "A scope writes its own rows only: enter that of the rows it points to."
+        )
+
+
+def _plain(end: End, value: Any) -> Any:
+    if hasattr(value, "resolve_expression"):
+        raise _uncertain(end, value)
+    return end.target.to_python(value)
 
 
 def check_updated(query: Any, rule: TableRule, using: str) -> None:
@@ -101,12 +105,16 @@ def _constants(end: End, value: Any) -> Iterator[Any]:
         for each in inner[1:] if isinstance(value, When) else inner:
             yield from _constants(end, each)
     elif hasattr(value, "resolve_expression"):
-        raise ScopeError(
-            f"{end.field.model._meta.label}.{end.field.name} points to rows of tenants, and what "
-            f"{type(value).__name__} will give cannot be checked. Set it to a row or its key."
-        )
+        raise _uncertain(end, value)
     else:
         yield value
+
+
+def _uncertain(end: End, value: Any) -> ScopeError:
+    return ScopeError(
+        f"{end.field.model._meta.label}.{end.field.name} points to rows of tenants, and what "
+        f"{type(value).__name__} will give cannot be checked. Set it to a row or its key."
+    )
 
 
 def _check(end: End, values: Iterable[Any], using: str) -> None:

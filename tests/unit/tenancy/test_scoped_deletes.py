@@ -9,14 +9,9 @@ from django.db.models.signals import pre_delete
 
 from kumiko_django import ScopeError, system_scope, tenant_scope
 from tests.app.models import Comment, Epic, Label, Memo, Project, Task, Topic
-from tests.unit.tenancy.rows import ACME, GLOBEX, SECRET, Rows, acme, make_rows, stored
+from tests.unit.tenancy.rows import ACME, GLOBEX, SECRET, Rows, acme, stored
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def rows() -> Rows:
-    return make_rows()
 
 
 def test_a_row_takes_its_own_along(rows: Rows) -> None:
@@ -112,7 +107,8 @@ def test_both_tables_of_a_model_are_emptied_together() -> None:
         with pytest.raises(ScopeError), transaction.atomic():
             Epic(task_ptr_id=theirs.pk).save_base(raw=True)
     assert stored("testapp_epic", "task_ptr_id") == [theirs.pk]
-    assert stored("testapp_task", "code") == ["theirs"]
+    assert stored("testapp_task", "code", code="theirs") == ["theirs"]
+    assert stored("testapp_task", "code", code="ours") == []
     assert ours.code == "ours"
 
 

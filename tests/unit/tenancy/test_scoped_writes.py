@@ -10,7 +10,6 @@ import pytest
 from django.db import DatabaseError, IntegrityError, models, transaction
 from django.db.models import Case, F, Q, Subquery, Value, When
 from django.db.models.functions import Coalesce
-from pytest_django import Settings
 
 from kumiko_django import ScopeError, system_scope, tenant_scope
 from tests.app.models import (
@@ -23,14 +22,9 @@ from tests.app.models import (
     TaskProxy,
     TaskTwin,
 )
-from tests.unit.tenancy.rows import ACME, GLOBEX, SECRET, Rows, acme, make_rows, stored
+from tests.unit.tenancy.rows import ACME, GLOBEX, SECRET, Rows, acme, stored
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def rows() -> Rows:
-    return make_rows()
 
 
 def weights() -> dict[str, object]:
@@ -146,25 +140,6 @@ def test_the_error_of_a_foreign_instance_says_what_to_do(rows: Rows) -> None:
             Task.objects.update_or_create(code="shared-task", defaults={"weight": 9})
     with pytest.raises(ScopeError, match="outside of any scope"):
         rows.own.save()
-
-
-async def test_async_writes_have_the_same_rules(settings: Settings, transactional_db: None) -> None:
-    with pytest.raises(ScopeError, match="outside of any scope"):
-        await Task.objects.acreate(code="a")
-    async with tenant_scope(ACME):
-        task = await Task.objects.acreate(code="a")
-        task.weight = 3
-        await task.asave()
-        assert task.tenant_id == ACME
-        assert [t.weight async for t in Task.objects.all()] == [3]
-    async with tenant_scope(GLOBEX):
-        with pytest.raises(ScopeError, match="be changed"):
-            await task.asave()
-        with pytest.raises(ScopeError, match="be deleted"):
-            await task.adelete()
-        assert await Task.objects.filter(pk=task.pk).aupdate(weight=1) == 0
-    async with tenant_scope(ACME):
-        assert (await task.adelete())[0] == 1
 
 
 # ------------------------------------------------------------------------- the tenant, once for all

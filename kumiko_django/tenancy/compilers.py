@@ -25,16 +25,25 @@ from django.db.models.sql.compiler import (
 )
 from django.db.models.sql.constants import INNER
 from django.db.models.sql.datastructures import BaseTable, Join
-from django.db.models.sql.where import ExtraWhere, WhereNode
+from django.db.models.sql.where import ExtraWhere
 
 from kumiko_django.exceptions import ScopeError
 from kumiko_django.tenancy import statements
 from kumiko_django.tenancy.access import Access, current_access
-from kumiko_django.tenancy.conditions import TenantCondition, end_known_by_join
+from kumiko_django.tenancy.conditions import Both, TenantCondition, end_known_by_join
 from kumiko_django.tenancy.marks import WRITES, pinned_tenant
 from kumiko_django.tenancy.rules import DerivedRows, TableRule, table_key, table_rules
 
-_WATCHED = (Join, RawSQL, ExtraWhere)
+
+class _Watched(dict[type, bool]):
+    """Whether nodes of a type are looked at more closely; most are not."""
+
+    def __missing__(self, kind: type) -> bool:
+        self[kind] = issubclass(kind, (Join, RawSQL, ExtraWhere))
+        return self[kind]
+
+
+_watched = _Watched()
 _NAMES = re.compile(r'[\w."`$]*')
 """Raw SQL that is but a column's name, as Django itself writes it to prefetch many-to-many rows."""
 
@@ -64,13 +73,12 @@ class ReadRules(SQLCompiler):
             self._refuse_raw(self._raw)
         clause = super().get_from_clause()
         bases = (self._base_condition(alias) for alias in guarded if alias not in self._joined)
-        where: list[Any] = [node for node in (self.where, *bases) if node is not None]
-        self.where = WhereNode(where)
+        self.where = Both(self.where, [each for each in bases if each is not None])
         return clause
 
     def compile(self, node: Any) -> Any:
         """SQL of one node; joins get their condition, raw SQL is refused where it could evade."""
-        if isinstance(node, _WATCHED):
+        if _watched[type(node)]:
             if isinstance(node, Join):
                 return self._join(node)
             self._watch_raw(node)

@@ -3,18 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from django.core.exceptions import FullResultSet
-from django.db import models
-from django.db.models.expressions import Col
+from django.db import connections
+from django.db.models.sql.compiler import SQLCompiler
 
+from kumiko_django.conf import get_settings
 from kumiko_django.tenancy.access import Access, column_value
 from kumiko_django.tenancy.rules import DerivedRows, End, OwnColumn, TableRule
 from kumiko_django.types.ids import SYSTEM
 
 Sql = tuple[str, list[Any]]
-NEVER: Sql = ("0 = 1", [])
+NEVER: tuple[str, tuple[Any, ...]] = ("0 = 1", ())
+_quote: Any = getattr(SQLCompiler, "quote_name", None) or SQLCompiler.quote_name_unless_alias
+"""How a compiler quotes an alias; Django 6.1 has the shorter name."""
+
+
+class Both:
+    """What the caller asks for, and the conditions of this room; cheaper than a WhereNode."""
+
+    def __init__(self, where: Any, conditions: Sequence[TenantCondition]) -> None:
+        self.where, self.conditions = where, conditions
+
+    def as_sql(self, compiler: Any, connection: Any) -> Sql:
+        """Both as one text; ``EmptyResultSet`` where the caller asks for nothing."""
+        parts: list[str] = []
+        params: list[Any] = []
+        for node in (self.where, *self.conditions):
+            if node is None:
+                continue
+            try:
+                sql, values = compiler.compile(node)
+            except FullResultSet:
+                continue
+            parts.append(sql)
+            params += values
+        if not parts:
+            raise FullResultSet
+        # The caller's may be an OR: a WhereNode writes parentheses around itself, others may not.
+        return (parts[0] if len(parts) == 1 else f"({') AND ('.join(parts)})"), params
 
 
 class TenantCondition:
@@ -90,32 +119,51 @@ def _joined(word: str, parts: Sequence[Sql]) -> Sql:
     return f"({text})", [value for _, values in parts for value in values]
 
 
-def _own_column(
-    rule: OwnColumn, alias: str, access: Access, compiler: Any, writes: bool
-) -> Sql | None:
-    wanted = {column_value(rule.field, access.tenant_id)}
-    if not writes or access.lifted.global_writes:
-        wanted.add(column_value(rule.field, SYSTEM))
-    column, _ = compiler.compile(Col(alias, rule.field))
-    parts: list[Sql] = []
-    if None in wanted:
-        wanted.discard(None)
-        if rule.field.null:
-            parts.append((f"{column} IS NULL", []))
-    parts = [_equals(rule.field, column, value, compiler) for value in wanted] + parts
+def _own_column(rule: OwnColumn, alias: str, access: Access, compiler: Any, writes: bool) -> Sql:
+    connection = compiler.connection
+    with_system = not writes or access.lifted.global_writes
+    system_value = get_settings().system_tenant_value
+    template, values = _reach(
+        rule, access.tenant_id, with_system, system_value, connection.vendor, connection.alias
+    )
+    column = f"{_quote(compiler, alias)}.{connection.ops.quote_name(rule.field.column)}"
+    return template.replace("@", column), [*values]
+
+
+@lru_cache(maxsize=4096)
+def _reach(
+    rule: OwnColumn,
+    tenant_id: str,
+    with_system: bool,
+    system_value: object,
+    vendor: str,
+    using: str,
+) -> tuple[str, tuple[Any, ...]]:
+    """The condition with ``@`` for the column, and its values as the database takes them.
+
+    Worked out once for each tenant, since every query asks. The value of SYSTEM is an argument,
+    so that another setting is another question.
+    """
+    wanted = dict.fromkeys([column_value(rule.field, tenant_id)])
+    if with_system:
+        wanted[column_value(rule.field, SYSTEM)] = None
+    equals = "@ = %s"
+    if vendor == "mysql" and any(isinstance(value, str) for value in wanted):
+        # Its usual collations take 'Acme' and 'acme' for the same; the first half has the index.
+        equals = "(@ = %s AND CAST(@ AS BINARY) = CAST(%s AS BINARY))"
+    parts: list[str] = []
+    values: list[Any] = []
+    for value in wanted:
+        if value is not None:
+            prepared = rule.field.get_db_prep_value(value, connections[using])
+            parts.append(equals)
+            values += [prepared] * equals.count("%s")
+        elif rule.field.null:
+            parts.append("@ IS NULL")
     if not parts:
         return NEVER
-    return parts[0] if len(parts) == 1 else _joined(" OR ", parts)
-
-
-def _equals(field: models.Field[Any, Any], column: str, value: Any, compiler: Any) -> Sql:
-    connection = compiler.connection
-    prepared = field.get_db_prep_value(value, connection)
-    if connection.vendor == "mysql" and isinstance(value, str):
-        # Its usual collations take 'Acme' and 'acme' for the same; the first half has the index.
-        exact = f"CAST({column} AS BINARY) = CAST(%s AS BINARY)"
-        return f"({column} = %s AND {exact})", [prepared, prepared]
-    return f"{column} = %s", [prepared]
+    text = " OR ".join(parts)
+    return (f"({text})" if len(parts) > 1 else text), tuple(values)
 
 
 def _through(
@@ -126,7 +174,7 @@ def _through(
     if found is None:
         return None
     quote = compiler.connection.ops.quote_name
-    link, _ = compiler.compile(Col(alias, end.field))
+    link = f"{_quote(compiler, alias)}.{quote(end.field.column)}"
     condition, params = found
     column, table = (
         f"{quote(inner)}.{quote(end.target.column)}",

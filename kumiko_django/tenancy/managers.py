@@ -40,16 +40,17 @@ class _Rows:
         queryset.__dict__[_FETCHED_IN] = None if rows is None else current_tenant_id()
 
 
-class TenantQuerySet(models.QuerySet[M]):
+class ScopedQuerySet(models.QuerySet[M]):
     """A queryset whose rows, once fetched, are for the scope in which that was.
 
-    A subclass of it is made a manager with ``TenantManager.from_queryset``.
+    A subclass of it is made a manager with ``ScopedManager.from_queryset``.
     """
 
     _result_cache = _Rows()
 
 
-class TenantManager(models.Manager.from_queryset(TenantQuerySet)):  # type: ignore[misc]
+class ScopedManager(models.Manager[M]):
     """The manager of tenant models; migrations do not use it."""
 
     use_in_migrations = False
+    _queryset_class = ScopedQuerySet

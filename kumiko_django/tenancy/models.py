@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from django.core.exceptions import FieldDoesNotExist
 from django.db import models
@@ -13,7 +13,7 @@ from kumiko_django.exceptions import DefinitionError
 from kumiko_django.tenancy import rules
 from kumiko_django.tenancy.access import column_value, current_access
 from kumiko_django.tenancy.install import install, refuse_foreign
-from kumiko_django.tenancy.managers import TenantManager
+from kumiko_django.tenancy.managers import ScopedManager
 from kumiko_django.tenancy.scope import MAX_TENANT_ID_LENGTH
 
 _KINDS = (
@@ -40,7 +40,7 @@ class TenantMixin(models.Model):
                 field = "organisation"
     """
 
-    objects: ClassVar[Any] = TenantManager()
+    objects: ClassVar[ScopedManager[Self]] = ScopedManager()
 
     class Meta:
         abstract = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from django.db import connection
 from django.utils import timezone
@@ -54,14 +55,14 @@ def make_rows() -> Rows:
     )
 
 
-def stored(table: str, column: str, **where: object) -> list[object]:
+def stored(table: str, column: str, **where: Any) -> list[object]:
     """What stands in a table, seen past all scopes."""
     quote = connection.ops.quote_name
     sql = f"SELECT {quote(column)} FROM {quote(table)}"  # noqa: S608  (names of the test's own)
     if where:
         sql += " WHERE " + " AND ".join(f"{quote(name)} = %s" for name in where)
     with connection.cursor() as cursor:
-        cursor.execute(f"{sql} ORDER BY 1", list(where.values()))
+        cursor.execute(f"{sql} ORDER BY 1", [*where.values()])
         return [row[0] for row in cursor.fetchall()]
 
 

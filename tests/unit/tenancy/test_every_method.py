@@ -117,7 +117,8 @@ def test_without_a_scope_every_method_is_refused(rows: Rows, name: str) -> None:
                 argument = own
             if kind(name) is methods.UNFIT and start.model is Memo and name == "raw":
                 continue  # raw SQL of a plain model: see docs, what the scope does not promise
-            with pytest.raises(ScopeError, match=r"outside of any scope|without a filter"):
+            refused = pytest.raises(ScopeError, match=r"outside of any scope|without a filter")
+            with refused, transaction.atomic():
                 call(name, start, argument)
             assert label
 

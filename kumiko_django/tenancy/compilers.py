@@ -32,7 +32,7 @@ from kumiko_django.tenancy import statements
 from kumiko_django.tenancy.access import Access, current_access
 from kumiko_django.tenancy.conditions import Both, TenantCondition, end_known_by_join
 from kumiko_django.tenancy.marks import WRITES, pinned_tenant
-from kumiko_django.tenancy.rules import DerivedRows, TableRule, table_key, table_rules
+from kumiko_django.tenancy.rules import DerivedRows, TableRule, mentioned, table_rules
 
 
 class _Watched(dict[type, bool]):
@@ -73,7 +73,9 @@ class ReadRules(SQLCompiler):
             self._refuse_raw(self._raw)
         clause = super().get_from_clause()
         bases = (self._base_condition(alias) for alias in guarded if alias not in self._joined)
-        self.where = Both(self.where, [each for each in bases if each is not None])
+        # MySQL's DELETE with joins has none here: what it deletes by has the condition already.
+        where = getattr(self, "where", None)
+        self.where = Both(where, [each for each in bases if each is not None])
         return clause
 
     def compile(self, node: Any) -> Any:
@@ -159,6 +161,9 @@ class ReadRules(SQLCompiler):
         text = " ".join(map(str, texts))
         if all(_NAMES.fullmatch(str(each)) for each in texts):
             return
+        named = None if is_historical(self.query.model) else mentioned(text)
+        if named is not None and not current_access(named.model, "raw").lifted.unsafe_raw:
+            raise statements.raw_refused(named.model._meta.label, text)
         if self._guarded:
             self._refuse_raw(text)
         self._raw = text
@@ -170,11 +175,9 @@ class ReadRules(SQLCompiler):
 
     def _refuse_extra_tables(self) -> None:
         for table in self.query.extra_tables:
-            for name, rule in table_rules().items():
-                if table_key(table) != table_key(name):
-                    continue
-                if not current_access(rule.model, "raw").lifted.unsafe_raw:
-                    raise statements.raw_refused(rule.model._meta.label, f"tables=[{table!r}]")
+            rule = None if is_historical(self.query.model) else mentioned(table)
+            if rule is not None and not current_access(rule.model, "raw").lifted.unsafe_raw:
+                raise statements.raw_refused(rule.model._meta.label, f"tables=[{table!r}]")
 
 
 class InsertRules(ReadRules):
@@ -194,9 +197,9 @@ class InsertRules(ReadRules):
     def execute_sql(self, *args: Any, **kwargs: Any) -> Any:
         """Insert, and see to it that a conflict has not met another tenant's row."""
         returning: Any = args[0] if args else kwargs.get("returning_fields")
-        if not statements.may_conflict(self.query):
+        if is_historical(self.query.model) or not statements.may_conflict(self.query):
             return super().execute_sql(*args, **kwargs)
-        wanted: Any = returning or [self.query.get_meta().pk]
+        wanted: Any = returning or self.query.get_meta().local_concrete_fields[:1]
         rows: Any = super().execute_sql(wanted)
         rows = [row for row in rows if row is not None]
         statements.refuse_foreign_conflict(self.query, rows)

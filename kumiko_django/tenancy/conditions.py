@@ -105,6 +105,8 @@ def _condition(
     if isinstance(rule, OwnColumn):
         return _own_column(rule, alias, access, compiler, writes)
     ends = [end for end in rule.ends if end is not known]
+    if writes and len(ends) == 1:
+        ends = []  # what is owned is seen
     parts = [_through(end, alias, access, compiler, False, depth) for end in ends]
     found = [part for part in parts if part is not None]
     if writes:

@@ -20,7 +20,7 @@ from kumiko_django.tenancy import statements
 from kumiko_django.tenancy.access import column_value, current_access
 from kumiko_django.tenancy.compilers import is_historical, with_rules
 from kumiko_django.tenancy.marks import for_writing
-from kumiko_django.tenancy.rules import column_of, rule_of
+from kumiko_django.tenancy.rules import column_of, mentioned, rule_of
 from kumiko_django.types.ids import SYSTEM
 
 _django_init = SQLCompiler.__init__
@@ -53,10 +53,12 @@ def _raw_iterator(self: Any) -> Iterator[Any]:
 
 
 def _refuse_raw(queryset: Any) -> None:
-    model = queryset.model
-    rule = None if model is None or is_historical(model) else rule_of(model)
+    model, text = queryset.model, str(queryset.raw_query)
+    if model is None or is_historical(model):
+        return
+    rule = rule_of(model) or mentioned(text)
     if rule is not None and not current_access(rule.model, "raw").lifted.unsafe_raw:
-        raise statements.raw_refused(rule.model._meta.label, str(queryset.raw_query))
+        raise statements.raw_refused(rule.model._meta.label, text)
 
 
 def _collect(self: Any, objs: Any, source: Any = None, *args: Any, **kwargs: Any) -> Any:

@@ -37,6 +37,16 @@ lifted: ContextVar[Lifted] = ContextVar("kumiko_lifted", default=NOTHING)
 
 
 @contextlib.contextmanager
+def reading_own() -> Iterator[None]:
+    """Let a block read what the scope reads and no more: to look at a row is not to point to it."""
+    token = lifted.set(replace(lifted.get(), cross_tenant_reads=frozenset()))
+    try:
+        yield
+    finally:
+        lifted.reset(token)
+
+
+@contextlib.contextmanager
 def reading_all(model: type[Model]) -> Iterator[None]:
     """Let a block read the rows that all tenants have of ``model``, beside what it may already."""
     before = lifted.get()

@@ -14,7 +14,7 @@ from django.db.models.sql import Query
 
 from kumiko_django.exceptions import ScopeError
 from kumiko_django.tenancy.access import current_access
-from kumiko_django.tenancy.lifting import reading_all
+from kumiko_django.tenancy.lifting import reading_all, reading_own
 from kumiko_django.tenancy.marks import for_writing
 from kumiko_django.tenancy.rules import (
     DerivedRows,
@@ -141,7 +141,8 @@ def _found(end: End, values: set[Any], using: str, *, own: bool = False) -> set[
         rows = for_writing(rows) if own else rows
         name = end.target.attname
         chunk = ordered[start : start + _CHUNK]
-        found.update(rows.filter(**{f"{name}__in": chunk}).values_list(name, flat=True))
+        with reading_own():
+            found.update(rows.filter(**{f"{name}__in": chunk}).values_list(name, flat=True))
     return found
 
 

@@ -6,6 +6,7 @@ an unmanaged twin or the table of a many-to-many relation is guarded like the mo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -61,6 +62,8 @@ class _Registry:
     columns: dict[type[models.Model], Field] = field(default_factory=dict)
     tables: dict[str, TableRule] | None = None
     referrers: dict[str, list[End]] = field(default_factory=dict)
+    named: dict[str, str] = field(default_factory=dict)
+    """The tables by what stands in SQL for them, whatever quotes and case."""
 
 
 _registry = _Registry()
@@ -81,6 +84,17 @@ def table_rules() -> dict[str, TableRule]:
 def rule_of(model: type[models.Model]) -> TableRule | None:
     """The rule of a model's table, None for a plain model."""
     return table_rules().get(model._meta.db_table)
+
+
+def mentioned(sql: str) -> TableRule | None:
+    """The rule of the first tenant table that SQL of the caller's own names, None for none."""
+    rules = table_rules()
+    text = sql.lower()
+    words = set(re.findall(r"\w+", text))
+    for key, name in _registry.named.items():
+        if key in words or (not key.isidentifier() and key in text):
+            return rules[name]
+    return None
 
 
 def column_of(model: type[models.Model]) -> OwnColumn | None:
@@ -120,6 +134,7 @@ def _build() -> dict[str, TableRule]:
         for reference, target in _references(model):
             end = End(reference, target, rule)
             referrers.setdefault(end.table, []).append(end)
+    _registry.named = {table_key(name): name for name in tables}
     if apps.models_ready:
         _registry.referrers, _registry.tables = referrers, tables
     return tables

@@ -115,8 +115,6 @@ def test_without_a_scope_every_method_is_refused(rows: Rows, name: str) -> None:
                 argument: Any = {"code": "new"}
             else:
                 argument = own
-            if kind(name) is methods.UNFIT and start.model is Memo and name == "raw":
-                continue  # raw SQL of a plain model: see docs, what the scope does not promise
             refused = pytest.raises(ScopeError, match=r"outside of any scope|without a filter")
             with refused, transaction.atomic():
                 call(name, start, argument)
@@ -129,8 +127,6 @@ def test_the_right_scope_finds_the_row_and_the_wrong_one_does_not(rows: Rows, na
     before = stored("testapp_task", "weight", code=rows.foreign.code)
     for label, manager, own, foreign in roots(rows, name):
         if group is methods.ADDS:
-            continue
-        if group is methods.UNFIT and manager.model is Memo and name == "raw":
             continue
         for row, scope, expected in (
             (own, ACME, group in (methods.READS, methods.WRITES, methods.TEXT)),

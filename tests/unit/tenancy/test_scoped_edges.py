@@ -55,6 +55,8 @@ def test_cross_tenant_reads_are_for_one_model(rows: Rows) -> None:
         assert Project.objects.count() == 2
         assert Memo.objects.filter(task__project__name__contains=GLOBEX).count() == 0
         assert Task.objects.filter(weight=1).update(weight=2) == 1
+        with pytest.raises(ScopeError, match="does not have"), transaction.atomic():
+            Task.objects.create(code="x", parent=rows.foreign)
         with pytest.raises(ScopeError, match="be changed"):
             Task.objects.get(code=SECRET).save()
     with acme():

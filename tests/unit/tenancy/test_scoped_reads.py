@@ -386,6 +386,13 @@ RAW: dict[str, Callable[[Rows], Any]] = {
     "RawSQL, joined later": lambda r: Memo.objects.annotate(
         x=RawSQL("(SELECT 1)", [])
     ).select_related("task"),
+    "RawSQL of a plain model": lambda r: Topic.objects.annotate(
+        x=RawSQL("(SELECT max(code) FROM testapp_task)", [])
+    ),
+    "extra of a plain model": lambda r: Topic.objects.extra(
+        where=['EXISTS (SELECT 1 FROM "TESTAPP_TASK_LABELS")']
+    ),
+    "raw of a plain model": lambda r: Topic.objects.raw("SELECT * FROM testapp_task t"),
     "raw": lambda r: Task.objects.raw("SELECT * FROM testapp_task"),
     "raw of _base_manager": lambda r: Task._base_manager.raw("SELECT * FROM testapp_task"),
     "raw of a manager without tenants": lambda r: Task.open.raw("SELECT * FROM testapp_task"),

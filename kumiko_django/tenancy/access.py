@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from django.core.exceptions import ValidationError
 from django.db import models
@@ -25,8 +24,7 @@ _PASSIVE: dict[Operation, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(NamedTuple):
     """Whose rows a statement reaches: those of one tenant (or of SYSTEM), and what is lifted."""
 
     tenant_id: str

@@ -13,7 +13,6 @@ from functools import cache
 from typing import Any
 
 from django.apps import apps
-from django.core.exceptions import FullResultSet
 from django.db.migrations.state import StateApps
 from django.db.models import OneToOneField
 from django.db.models.expressions import RawSQL
@@ -30,7 +29,13 @@ from django.db.models.sql.where import ExtraWhere
 from kumiko_django.exceptions import ScopeError
 from kumiko_django.tenancy import statements
 from kumiko_django.tenancy.access import Access, current_access
-from kumiko_django.tenancy.conditions import Both, TenantCondition, end_known_by_join
+from kumiko_django.tenancy.conditions import (
+    Both,
+    Sql,
+    TenantCondition,
+    condition,
+    end_known_by_join,
+)
 from kumiko_django.tenancy.marks import WRITES, pinned_tenant
 from kumiko_django.tenancy.rules import DerivedRows, TableRule, mentioned, table_rules
 
@@ -61,7 +66,8 @@ class ReadRules(SQLCompiler):
 
     def get_from_clause(self) -> Any:
         """The tables, each with its condition: in its ON where it is joined, else in WHERE."""
-        self._refuse_extra_tables()
+        if self.query.extra_tables:
+            self._refuse_extra_tables()
         guarded = self._tenant_tables()
         if not guarded:
             return super().get_from_clause()
@@ -72,7 +78,7 @@ class ReadRules(SQLCompiler):
         if self._raw is not None:
             self._refuse_raw(self._raw)
         clause = super().get_from_clause()
-        bases = (self._base_condition(alias) for alias in guarded if alias not in self._joined)
+        bases = [self._base_condition(alias) for alias in guarded if alias not in self._joined]
         # MySQL's DELETE with joins has none here: what it deletes by has the condition already.
         where = getattr(self, "where", None)
         self.where = Both(where, [each for each in bases if each is not None])
@@ -108,20 +114,17 @@ class ReadRules(SQLCompiler):
             end_known_by_join(rule, join, parent) if join.parent_alias in self._guarded else None
         )
         self._joined.add(alias)
-        try:
-            condition, values = TenantCondition(alias, rule, self._access, known=known).as_sql(
-                self, self.connection
-            )
-        except FullResultSet:
+        found = condition(rule, alias, self._access, self, False, known)
+        if found is None:
             return sql, params
         if not sql.endswith(")"):
             raise ScopeError(
                 f"{rule.model._meta.label} is joined in a way that cannot be kept to the tenant: "
                 f"{sql}. Query it on its own."
             )
-        return f"{sql[:-1]} AND {condition})", [*params, *values]
+        return f"{sql[:-1]} AND {found[0]})", [*params, *found[1]]
 
-    def _base_condition(self, alias: str) -> TenantCondition | None:
+    def _base_condition(self, alias: str) -> Sql | None:
         table = self.query.alias_map[alias]
         rule = self._guarded[alias]
         if not isinstance(table, BaseTable):
@@ -129,10 +132,10 @@ class ReadRules(SQLCompiler):
                 f"{rule.model._meta.label} is joined by a {type(table).__name__}, which cannot be "
                 "kept to the tenant. Query it on its own."
             )
-        writes = WRITES in self.query.__dict__
+        writes = getattr(self.query, WRITES, False)
         if not writes and self._parent_is_joined(alias, rule):
             return None
-        return TenantCondition(alias, rule, self._access, writes=writes)
+        return condition(rule, alias, self._access, self, writes)
 
     def _parent_is_joined(self, alias: str, rule: TableRule) -> bool:
         """Whether the row of the concrete parent stands beside it, and has the condition."""

@@ -15,8 +15,8 @@ from kumiko_django.tenancy.access import Access, column_value
 from kumiko_django.tenancy.rules import DerivedRows, End, OwnColumn, TableRule
 from kumiko_django.types.ids import SYSTEM
 
-Sql = tuple[str, list[Any]]
-NEVER: tuple[str, tuple[Any, ...]] = ("0 = 1", ())
+Sql = tuple[str, Sequence[Any]]
+NEVER: Sql = ("0 = 1", ())
 _quote: Any = getattr(SQLCompiler, "quote_name", None) or SQLCompiler.quote_name_unless_alias
 """How a compiler quotes an alias; Django 6.1 has the shorter name."""
 
@@ -24,20 +24,22 @@ _quote: Any = getattr(SQLCompiler, "quote_name", None) or SQLCompiler.quote_name
 class Both:
     """What the caller asks for, and the conditions of this room; cheaper than a WhereNode."""
 
-    def __init__(self, where: Any, conditions: Sequence[TenantCondition]) -> None:
+    def __init__(self, where: Any, conditions: Sequence[Sql]) -> None:
         self.where, self.conditions = where, conditions
 
     def as_sql(self, compiler: Any, connection: Any) -> Sql:
         """Both as one text; ``EmptyResultSet`` where the caller asks for nothing."""
         parts: list[str] = []
         params: list[Any] = []
-        for node in (self.where, *self.conditions):
-            if node is None:
-                continue
+        if self.where is not None:
             try:
-                sql, values = compiler.compile(node)
+                sql, values = compiler.compile(self.where)
             except FullResultSet:
-                continue
+                pass
+            else:
+                parts.append(sql)
+                params += values
+        for sql, values in self.conditions:
             parts.append(sql)
             params += values
         if not parts:
@@ -76,7 +78,7 @@ class TenantCondition:
 
     def as_sql(self, compiler: Any, connection: Any) -> Sql:
         """The condition; ``FullResultSet`` where there is none."""
-        found = _condition(self.rule, self.alias, self.access, compiler, self.writes, self.known)
+        found = condition(self.rule, self.alias, self.access, compiler, self.writes, self.known)
         if found is None:
             raise FullResultSet
         return found
@@ -91,7 +93,7 @@ class TenantCondition:
         return []
 
 
-def _condition(
+def condition(
     rule: TableRule,
     alias: str,
     access: Access,
@@ -100,6 +102,7 @@ def _condition(
     known: End | None = None,
     depth: int = 0,
 ) -> Sql | None:
+    """The condition as SQL for a compiler, None where there is none; see TenantCondition."""
     if not writes and access.reads_all(rule.model):
         return None
     if isinstance(rule, OwnColumn):
@@ -125,43 +128,49 @@ def _own_column(rule: OwnColumn, alias: str, access: Access, compiler: Any, writ
     connection = compiler.connection
     with_system = not writes or access.lifted.global_writes
     system_value = get_settings().system_tenant_value
-    template, values = _reach(
-        rule, access.tenant_id, with_system, system_value, connection.vendor, connection.alias
+    return _reach(
+        rule,
+        _quote(compiler, alias),
+        access.tenant_id,
+        with_system,
+        system_value,
+        connection.alias,
+        connection.vendor,
     )
-    column = f"{_quote(compiler, alias)}.{connection.ops.quote_name(rule.field.column)}"
-    return template.replace("@", column), [*values]
 
 
 @lru_cache(maxsize=4096)
 def _reach(
     rule: OwnColumn,
+    table: str,
     tenant_id: str,
     with_system: bool,
     system_value: object,
-    vendor: str,
     using: str,
-) -> tuple[str, tuple[Any, ...]]:
-    """The condition with ``@`` for the column, and its values as the database takes them.
+    vendor: str,
+) -> Sql:
+    """The condition, worked out once for each tenant and table, since every query asks.
 
-    Worked out once for each tenant, since every query asks. The value of SYSTEM is an argument,
-    so that another setting is another question.
+    The value of SYSTEM is an argument, so that another setting is another question.
     """
+    connection = connections[using]
+    column = f"{table}.{connection.ops.quote_name(str(rule.field.column))}"
     wanted = dict.fromkeys([column_value(rule.field, tenant_id)])
     if with_system:
         wanted[column_value(rule.field, SYSTEM)] = None
-    equals = "@ = %s"
+    equals = f"{column} = %s"
     if vendor == "mysql" and any(isinstance(value, str) for value in wanted):
         # Its usual collations take 'Acme' and 'acme' for the same; the first half has the index.
-        equals = "(@ = %s AND CAST(@ AS BINARY) = CAST(%s AS BINARY))"
+        equals = f"({equals} AND CAST({column} AS BINARY) = CAST(%s AS BINARY))"
     parts: list[str] = []
     values: list[Any] = []
     for value in wanted:
         if value is not None:
-            prepared = rule.field.get_db_prep_value(value, connections[using])
+            prepared = rule.field.get_db_prep_value(value, connection)
             parts.append(equals)
             values += [prepared] * equals.count("%s")
         elif rule.field.null:
-            parts.append("@ IS NULL")
+            parts.append(f"{column} IS NULL")
     if not parts:
         return NEVER
     text = " OR ".join(parts)
@@ -172,17 +181,17 @@ def _through(
     end: End, alias: str, access: Access, compiler: Any, writes: bool, depth: int
 ) -> Sql | None:
     inner = f"kumiko_{depth}"
-    found = _condition(end.rule, inner, access, compiler, writes, depth=depth + 1)
+    found = condition(end.rule, inner, access, compiler, writes, depth=depth + 1)
     if found is None:
         return None
     quote = compiler.connection.ops.quote_name
     link = f"{_quote(compiler, alias)}.{quote(end.field.column)}"
-    condition, params = found
+    text, params = found
     column, table = (
         f"{quote(inner)}.{quote(end.target.column)}",
         f"{quote(end.table)} {quote(inner)}",
     )
-    rows = " ".join(["SELECT", column, "FROM", table, "WHERE", condition])
+    rows = " ".join(["SELECT", column, "FROM", table, "WHERE", text])
     sql = f"{link} IN ({rows})"
     if end.field.null and not writes:
         sql = f"({link} IS NULL OR {sql})"

@@ -20,7 +20,7 @@ PIN = "kumiko_pinned_to"
 def for_writing(queryset: QS) -> QS:
     """A copy that finds only what the scope may write: its tenant's own rows."""
     copy = queryset.all()
-    copy.query.__dict__[WRITES] = True
+    setattr(copy.query, WRITES, True)
     return copy
 
 
@@ -37,11 +37,11 @@ def pinned(queryset: QS) -> QS:
             "`with tenant_scope(tenant_id):`."
         )
     copy = queryset.all()
-    copy.query.__dict__[PIN] = tenant_id
+    setattr(copy.query, PIN, tenant_id)
     return copy
 
 
 def pinned_tenant(query: Any) -> str | None:
     """The tenant to whose scope a query is pinned, None for most."""
-    found: str | None = query.__dict__.get(PIN)
+    found: str | None = getattr(query, PIN, None)
     return found

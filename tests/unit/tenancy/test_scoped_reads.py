@@ -61,6 +61,10 @@ def test_without_tenancy_everything_is_systems_and_no_scope_is_needed(settings: 
     task = Task.objects.create(code="a")
 
     assert (task.tenant_id, codes(Task.objects.filter(code="a"))) == (None, ["a"])
+    fetched = Task.objects.all()
+    assert len(fetched) == 2
+    with system_scope("look"):
+        assert len(fetched) == 2, "it is the same tenant"
     assert Task.objects.filter(pk=task.pk).update(weight=3) == 1
     assert task.delete()[0] == 1
 

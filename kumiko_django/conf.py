@@ -20,6 +20,7 @@ from django.conf import settings as django_settings
 from django.core.signals import setting_changed
 
 from kumiko_django.exceptions import SettingsError
+from kumiko_django.types.dotted import load_callable
 from kumiko_django.types.setting_values import callable_value, maker, tenant_value
 
 TenantsCallable: TypeAlias = Callable[[], Iterable[Any]]
@@ -114,20 +115,20 @@ class Settings:
         """
         if self.tenants is None:
             return []
-        given: Any = self.tenantscallable_value()()
+        given: Any = self.tenants_callable()()
         if isinstance(given, str | bytes) or not isinstance(given, Iterable):
             raise SettingsError(
                 f'KUMIKO["TENANTS"] must give a list of the active tenant ids, not {given!r}.'
             )
         return [str(tenant) for tenant in given]
 
-    def tenantscallable_value(self) -> TenantsCallable:
+    def tenants_callable(self) -> TenantsCallable:
         """``TENANTS`` as a callable, imported where it is a dotted path.
 
         Raises:
             SettingsError: It cannot be imported or is not callable without arguments.
         """
-        return loadcallable_value("TENANTS", self.tenants, "without arguments", arguments=0)
+        return load_callable("TENANTS", self.tenants, "without arguments", arguments=0)
 
 
 def get_settings() -> Settings:

@@ -59,7 +59,8 @@ def test_groups_and_sums_count_what_is_seen(rows: Rows) -> None:
 
 def test_subqueries_inside_and_out(rows: Rows) -> None:
     with acme():
-        assert codes(Task.objects.filter(pk__in=Task.objects.values("pk").query)) == [
+        query: Any = Task.objects.values("pk").query
+        assert codes(Task.objects.filter(pk__in=query)) == [
             "acme-task",
             "shared-task",
         ]

@@ -17,8 +17,9 @@ guards: list[WriteGuard] = []
 def before_write(model: type[Model], fields: Sequence[str], operation: WriteOperation) -> None:
     """Ask the guards whether rows may be written.
 
-    It is called for plain models too, once for each table that a statement writes: the parents of
-    a model with several tables, and through tables, are asked about apart.
+    It is called for plain models too (those of migrations excepted), once for each table that a
+    statement writes: the parents of a model with several tables, and through tables, are asked
+    about apart.
 
     Args:
         model: Whose table is written.

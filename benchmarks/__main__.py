@@ -21,6 +21,7 @@ from benchmarks import (
     options,
     parked,
     report,
+    scope,
 )
 from benchmarks.options import Options
 from benchmarks.progress import say
@@ -64,6 +65,8 @@ def measure(wanted: Options, client: redis.Redis) -> list[Line]:
         lines += parked.measure(client, say)
     if "latency" in wanted.parts:
         lines += latency.measure(wanted.rounds, client, say)
+    if "scope" in wanted.parts:
+        lines += scope.measure(say)
     if "cost" in wanted.parts:
         lines += cost.measure(client, say)
     return lines

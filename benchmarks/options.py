@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from benchmarks import celery_side, variants
 from benchmarks.variants import Database, Job, Variant
 
-PARTS = ("drain", "celery", "dispatch", "fan-out", "door", "latency", "cost")
+PARTS = ("drain", "celery", "dispatch", "fan-out", "door", "latency", "scope", "cost")
 ROUNDS, QUICK_ROUNDS = 5, 3
 JOBS = 6000
 INSERTS = 3
 """One insert costs several times what a no-op costs: so many times fewer are queued."""
 
 DRAIN_SECONDS, DISPATCH_SECONDS, LATENCY_SECONDS, COST_SECONDS, CELERY_SECONDS = 6, 14, 28, 40, 45
-FAN_OUT_SECONDS, DOOR_SECONDS, PARKED_SECONDS = 12, 20, 50
+FAN_OUT_SECONDS, DOOR_SECONDS, PARKED_SECONDS, SCOPE_SECONDS = 12, 20, 50, 5
 """Of one drain; of one round of all dispatch kinds; of one round of latency; of all costs; of
 finding Celery's fastest pool; of one round of fan-out; of one round at the door; of all about
-parked jobs. On two cores, to tell how long it will take.
+parked jobs; of all about scopes. On two cores, to tell how long it will take.
 """
 
 
@@ -55,6 +55,7 @@ class Options:
             + self.rounds * FAN_OUT_SECONDS * ("fan-out" in self.parts)
             + (self.rounds * DOOR_SECONDS + PARKED_SECONDS) * ("door" in self.parts)
             + self.rounds * LATENCY_SECONDS * ("latency" in self.parts)
+            + SCOPE_SECONDS * ("scope" in self.parts)
             + COST_SECONDS * ("cost" in self.parts)
             + CELERY_SECONDS * ("celery" in self.parts)
         )

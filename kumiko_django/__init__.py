@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from kumiko_django.events.bindings import bind_signal
     from kumiko_django.events.emission import aemit, emit
     from kumiko_django.run.context import JobContext
+    from kumiko_django.tenancy.models import TenantMixin as TenantMixin
+    from kumiko_django.tenancy.models import TenantModel as TenantModel
     from kumiko_django.tenancy.scope import current_tenant_id, system_scope, tenant_scope
     from kumiko_django.types.results import Dispatched
 
@@ -65,11 +67,15 @@ _HOMES = {
     "pending_count": "broker.pending",
     "apending_count": "broker.pending",
     "JobContext": "run.context",
+    "TenantMixin": "tenancy.models",
+    "TenantModel": "tenancy.models",
     "tenant_scope": "tenancy.scope",
     "system_scope": "tenancy.scope",
     "current_tenant_id": "tenancy.scope",
 }
 
+# Without the models of ``_HOMES``: Django makes none before its apps are there, and a star import
+# has to work without them.
 __all__ = [
     "SYSTEM",
     "Backoff",
@@ -118,4 +124,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_HOMES})

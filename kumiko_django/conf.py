@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias, cast
+from uuid import UUID
 
 from django.conf import settings as django_settings
 from django.core.signals import setting_changed
 
 from kumiko_django.exceptions import SettingsError
 from kumiko_django.types.dotted import load_callable
+from kumiko_django.types.setting_values import callable_value, maker, tenant_value
 
 TenantsCallable: TypeAlias = Callable[[], Iterable[Any]]
 Factory: TypeAlias = Callable[[Any], Any] | str | Literal[False]
@@ -71,6 +73,7 @@ class Settings:
         time_zone: ``TIME_ZONE``: callable of the tenant id that gives its time zone.
         meter: ``METER``: where metrics go, or the factory of that (or the path of either).
         tracer: ``TRACER``: where spans go; likewise.
+        system_tenant_value: ``SYSTEM_TENANT_VALUE``: what rows of SYSTEM have in a tenant column.
     """
 
     redis_url: str | None = field(default=None, repr=False)  # it may have a password
@@ -97,6 +100,7 @@ class Settings:
     time_zone: Callable[[str], Any] | str | None = None
     meter: Any = None
     tracer: Any = None
+    system_tenant_value: str | int | UUID | None = None
 
     @property
     def tenancy_enabled(self) -> bool:
@@ -233,36 +237,6 @@ def _positive_int(key: str, value: object) -> int:
     return value
 
 
-def _callable(
-    what: str, *, or_false: bool = False, or_mapping: bool = False
-) -> Callable[[str, object], Any]:
-    others = ", False for no such facet" * or_false + ", a dict" * or_mapping
-
-    def validate(key: str, value: object) -> object:
-        fits = (or_false and value is False) or (or_mapping and isinstance(value, Mapping))
-        if not (callable(value) or isinstance(value, str) or fits):
-            raise SettingsError(
-                f"KUMIKO[{key!r}] must be a callable {what}, or the dotted path to one{others}, "
-                f"not {value!r}."
-            )
-        return value
-
-    return validate
-
-
-def _maker(*methods: str) -> Callable[[str, object], Any]:
-    def validate(key: str, value: object) -> Any:
-        has_all = all(hasattr(value, method) for method in methods)
-        if not (isinstance(value, str) or callable(value) or has_all):
-            raise SettingsError(
-                f"KUMIKO[{key!r}] must have the methods {', '.join(methods)}, be a callable that "
-                f"makes such an object, or the dotted path to either, not {value!r}."
-            )
-        return value
-
-    return validate
-
-
 _VALIDATORS: dict[str, Callable[[str, object], Any]] = {
     "REDIS_URL": _redis_url,
     "CACHE_ALIAS": _text,
@@ -277,17 +251,18 @@ _VALIDATORS: dict[str, Callable[[str, object], Any]] = {
     "GRACE": _seconds(0.0),
     "CONCURRENCY": _positive_int,
     "MAX_PAYLOAD_BYTES": _positive_int,
-    "TENANTS": _callable("that gives the active tenant ids"),
-    "REQUEST_TENANT": _callable("of the request that gives its tenant id"),
-    "FILES": _callable("of a FacetRequest that makes the facet", or_false=True),
+    "TENANTS": callable_value("that gives the active tenant ids"),
+    "REQUEST_TENANT": callable_value("of the request that gives its tenant id"),
+    "FILES": callable_value("of a FacetRequest that makes the facet", or_false=True),
     "FILES_STORAGE": _text,
-    "DERIVATIVES": _callable("of a FacetRequest that makes the facet", or_mapping=True),
-    "NOTIFY": _callable("of a FacetRequest that makes the facet", or_false=True),
-    "CONFIG": _callable("of a FacetRequest that makes the facet", or_mapping=True),
-    "SECRETS": _callable("of a FacetRequest that makes the facet", or_false=True),
-    "TIME_ZONE": _callable("of the tenant id that gives its time zone"),
-    "METER": _maker(*METER_METHODS),
-    "TRACER": _maker(*TRACER_METHODS),
+    "DERIVATIVES": callable_value("of a FacetRequest that makes the facet", or_mapping=True),
+    "NOTIFY": callable_value("of a FacetRequest that makes the facet", or_false=True),
+    "CONFIG": callable_value("of a FacetRequest that makes the facet", or_mapping=True),
+    "SECRETS": callable_value("of a FacetRequest that makes the facet", or_false=True),
+    "TIME_ZONE": callable_value("of the tenant id that gives its time zone"),
+    "METER": maker(*METER_METHODS),
+    "TRACER": maker(*TRACER_METHODS),
+    "SYSTEM_TENANT_VALUE": tenant_value,
 }
 
 

@@ -4,6 +4,44 @@ from __future__ import annotations
 
 from django.db import models
 
+from tests.app.owned import (
+    Comment,
+    Duty,
+    Epic,
+    Invoice,
+    Label,
+    Memo,
+    Meter,
+    Organisation,
+    Parcel,
+    Person,
+    Project,
+    Task,
+    TaskProxy,
+    TaskTwin,
+    Topic,
+)
+
+__all__ = [
+    "Comment",
+    "Duty",
+    "Effect",
+    "Epic",
+    "Invoice",
+    "Label",
+    "Memo",
+    "Meter",
+    "Order",
+    "Organisation",
+    "Parcel",
+    "Person",
+    "Project",
+    "Task",
+    "TaskProxy",
+    "TaskTwin",
+    "Topic",
+]
+
 
 class Effect(models.Model):
     """A trace that a handler leaves behind, to be counted by a test.

@@ -14,7 +14,8 @@ def test_without_options_everything_is_measured_in_five_rounds() -> None:
     """Design 9: at least five interleaved rounds."""
     options = parse([])
 
-    assert options.parts == {"drain", "celery", "dispatch", "fan-out", "door", "latency", "cost"}
+    measured = {"drain", "celery", "dispatch", "fan-out", "door", "latency", "scope", "cost"}
+    assert options.parts == measured
     assert options.rounds == 5
     assert len(options.drained) == 16
 

@@ -10,7 +10,7 @@ import pytest
 from django.test import override_settings
 from pytest_django import Settings as DjangoSettings
 
-from kumiko_django import SettingsError
+from kumiko_django import SYSTEM, SettingsError
 from kumiko_django.conf import Settings, build, get_settings
 from tests.app.tenants import TENANT_IDS, active_tenants
 
@@ -73,6 +73,9 @@ def test_the_defaults() -> None:
         ("MAX_PAYLOAD_BYTES", 1, 1),
         ("TENANTS", active_tenants, active_tenants),
         ("TENANTS", "tests.app.tenants.active_tenants", "tests.app.tenants.active_tenants"),
+        ("SYSTEM_TENANT_VALUE", 0, 0),
+        ("SYSTEM_TENANT_VALUE", SYSTEM, SYSTEM),
+        ("SYSTEM_TENANT_VALUE", None, None),
     ],
 )
 def test_a_right_value(key: str, value: Any, kept: Any) -> None:
@@ -121,6 +124,8 @@ def test_a_right_value(key: str, value: Any, kept: Any) -> None:
         ("TENANTS", ["acme"], "must be a callable that gives the active tenant ids"),
         ("TENANTS", 5, "must be a callable"),
         ("TENANTS", True, "must be a callable"),
+        ("SYSTEM_TENANT_VALUE", "", "text, a whole number or a UUID, or None for NULL"),
+        ("SYSTEM_TENANT_VALUE", True, "text, a whole number or a UUID"),
     ],
 )
 def test_a_wrong_value_is_refused_by_key(key: str, value: Any, message: str) -> None:

@@ -1,0 +1,56 @@
+"""Checks of values of the ``KUMIKO`` setting, each with the fix in its message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from uuid import UUID
+
+from kumiko_django.exceptions import SettingsError
+
+
+def callable_value(
+    what: str, *, or_false: bool = False, or_mapping: bool = False
+) -> Callable[[str, object], Any]:
+    """Check for a callable ``what`` (the words say of what, and what it gives)."""
+    others = ", False for no such facet" * or_false + ", a dict" * or_mapping
+
+    def validate(key: str, value: object) -> object:
+        fits = (or_false and value is False) or (or_mapping and isinstance(value, Mapping))
+        if not (callable(value) or isinstance(value, str) or fits):
+            raise SettingsError(
+                f"KUMIKO[{key!r}] must be a callable {what}, or the dotted path to one{others}, "
+                f"not {value!r}."
+            )
+        return value
+
+    return validate
+
+
+def maker(*methods: str) -> Callable[[str, object], Any]:
+    """Check for an object with these methods, or what makes one."""
+
+    def validate(key: str, value: object) -> Any:
+        has_all = all(hasattr(value, method) for method in methods)
+        if not (isinstance(value, str) or callable(value) or has_all):
+            raise SettingsError(
+                f"KUMIKO[{key!r}] must have the methods {', '.join(methods)}, be a callable that "
+                f"makes such an object, or the dotted path to either, not {value!r}."
+            )
+        return value
+
+    return validate
+
+
+def tenant_value(key: str, value: object) -> Any:
+    """Check for what may stand in a tenant column.
+
+    Raises:
+        SettingsError: It is neither text, a whole number nor a UUID.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | UUID) or value == "":
+        raise SettingsError(
+            f"KUMIKO[{key!r}] must be text, a whole number or a UUID, or None for NULL, not "
+            f"{value!r}."
+        )
+    return value

@@ -6,6 +6,7 @@ follows (design 9). What the queue does not agree to has not happened.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 import logging
@@ -60,6 +61,7 @@ from kumiko_django.run.threads import HandlerThreads
 from kumiko_django.run.timeouts import timed_out
 from kumiko_django.run.unknown import UnknownJobs
 from kumiko_django.run.verdict import Verdicts, plain_settlement, without_record
+from kumiko_django.run.visible import visible_of
 from kumiko_django.tenancy.resolution import tenant_for_run
 from kumiko_django.types.jsonable import JSON
 
@@ -155,6 +157,7 @@ class Runner:
             if reason := await per_tenant.why_skipped(run, self._threads):
                 return self._skip(run, Skipped(reason))
             self._load_payload(run)
+            self._show(run)
         except Refused as refusal:
             return self._refuse(run, failed(refusal, delivery, retryable=False))
         except Exception as error:
@@ -175,6 +178,8 @@ class Runner:
         else:
             log_quarantine(run, outcome)
         run.read_what_is_readable()
+        with contextlib.suppress(Refused):
+            self._show(run)
         run.finish(outcome)
         with span_of(self._tracer, run) as span:
             self._record_start(run)
@@ -239,6 +244,10 @@ class Runner:
             run.argument = schema.load(run.payload)  # made anew, by way of its JSON
         except PayloadError as error:
             raise Refused(str(error)) from error
+
+    def _show(self, run: Run) -> None:
+        if run.definition is not None:
+            run.visible = visible_of(run.definition, run.payload, run.tenant_id, run.started_at)
 
     def _record_start(self, run: Run) -> None:
         self._recorder.run_started(run.begin())

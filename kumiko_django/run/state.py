@@ -30,12 +30,14 @@ from kumiko_django.run.outcome import (
     Quarantined,
     Skipped,
 )
+from kumiko_django.run.visible import message_key, visible_at_end
 from kumiko_django.tenancy.scope import clean_tenant_id, run_scope
 from kumiko_django.types import ambient
 from kumiko_django.types.ambient import TraceContext
 from kumiko_django.types.ids import SYSTEM, uuid7
 from kumiko_django.types.jsonable import JSON
 from kumiko_django.types.runinfo import RunInfo
+from kumiko_django.types.visible import Visible
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _YEAR_9000_MS = 221_845_392_000_000
@@ -60,6 +62,7 @@ class Run:
         self.started_at = dt.datetime.now(dt.UTC)
         self._worker_id = worker_id
         self.start_event: RunStarted | None = None
+        self.visible: Visible | None = None
         self._began = time.monotonic()
         self._outcome: Outcome | None = None
         self._duration: dt.timedelta | None = None
@@ -192,15 +195,17 @@ class Run:
     def info(self) -> RunInfo:
         """The run as signals see it."""
         outcome = self._outcome
+        final = _is_final(outcome) if outcome else self._is_last_attempt
         return RunInfo(
             job_name=self.name,
             job_id=self.delivery.job_id,
             run_id=self.run_id,
             tenant_id=self.tenant_id,
             attempt=self.delivery.attempt,
-            final=_is_final(outcome) if outcome else self._is_last_attempt,
+            final=final,
             duration=self._duration,
             error=_error_of(outcome),
+            message_key=message_key(self.visible, outcome, final=final),
         )
 
     def begin(self) -> RunStarted:
@@ -235,6 +240,7 @@ class Run:
             trace_id="" if self.trace is None else self.trace.trace_id,
             parent=self.meta.parent_run,
             deferrals=self.deferrals,
+            visible=self.visible,
         )
         return self.start_event
 
@@ -249,6 +255,7 @@ class Run:
             "progress": self._notes.progress,
             "object_ref": self._notes.object_ref,
             "deferrals": self.deferrals,
+            "visible": visible_at_end(self.visible, outcome),
         }
         match outcome:
             case Completed(result, note):

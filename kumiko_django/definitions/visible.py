@@ -95,10 +95,12 @@ def _check_subject(subject: object, kind: str) -> tuple[str, ...]:
         raise DefinitionError(f"{kind}: subject must be a tuple of fields, not {subject!r}.")
     fields = tuple(subject)
     for name in fields:
-        if not isinstance(name, str) or not name or name.startswith("_"):
+        # A number would be a place in a list to whoever looks for it in JSON.
+        is_key = isinstance(name, str) and bool(name) and not name.lstrip("-").isdecimal()
+        if not is_key or name.startswith("_"):
             raise DefinitionError(
-                f"{kind}: subject must name keys of the payload, which are texts and do not begin "
-                f"with '_'; {name!r} is none."
+                f"{kind}: subject must name keys of the payload: texts that are no numbers and do "
+                f"not begin with '_'; {name!r} is none."
             )
         if fields.count(name) > 1:
             raise DefinitionError(f"{kind}: subject has {name!r} twice; drop one.")

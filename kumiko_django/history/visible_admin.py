@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext as _text
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from kumiko_django.history import display
@@ -128,9 +128,9 @@ class TenantVisibleFailureAdmin(_SubjectRecordAdmin):
     def state(self, record: TenantVisibleFailure) -> SafeString:
         """Whether it is resolved."""
         tone, sign, label = (
-            ("good", "✓", _text("resolved"))
+            ("good", "✓", gettext("resolved"))
             if record.is_resolved
-            else ("bad", "✕", _text("not resolved"))
+            else ("bad", "✕", gettext("not resolved"))
         )
         return format_html(
             '<span class="kumiko-badge kumiko-{}"><span aria-hidden="true">{}</span>&nbsp;{}'

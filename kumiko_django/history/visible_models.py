@@ -9,6 +9,7 @@ from typing import Any
 
 from django.db import models
 from django.db.models import Q
+from django.db.models.fields.json import KeyTransform
 from django.utils.translation import gettext_lazy as _
 
 from kumiko_django.history.models import RunStatus
@@ -31,8 +32,14 @@ class VisibleQuerySet(models.QuerySet[Any]):
         """Records whose subject has this value in this field, alone or beside others.
 
         For the erasure of what is known of a person, say. Served by no index.
+
+        Raises:
+            SubjectError: The value cannot be part of a subject.
         """
-        return self.filter(**{f"subject__{field}": value})
+        kept = subject_of({field: value}, (field,)).values[field]
+        # No lookup by a path: the field's name may be any text.
+        with_value: VisibleQuerySet = self.alias(_named=KeyTransform(field, "subject"))
+        return with_value.filter(_named=kept)
 
 
 class FailureQuerySet(VisibleQuerySet):

@@ -1,4 +1,4 @@
-"""Keeping what tenants see small and true: what is old goes, what was lost does not run for ever."""
+"""Keeping what tenants see small and true: the old goes, what was lost does not run for ever."""
 
 from __future__ import annotations
 
@@ -83,10 +83,11 @@ def _delete(
 
 def _end_what_has_ended(alias: str, now: dt.datetime) -> Iterator[None]:
     """Runs that were closed by others, or whose rows are gone, do not go on here."""
-    position = _NONE
+    position, until = _NONE, first_id_at(now)
     rows = TenantVisibleRun.objects.using(alias).filter(status__in=_UNFINISHED)
     while True:
-        found = list(rows.filter(run_id__gt=position).order_by("run_id")[:_CHUNK])
+        ahead = rows.filter(run_id__gt=position, run_id__lt=until)
+        found = list(ahead.order_by("run_id")[:_CHUNK])
         if not found:
             return
         position = found[-1].run_id

@@ -54,14 +54,13 @@ from kumiko_django.run.telling import (
     log_deferral,
     log_failure,
     log_lost_deferral,
-    log_quarantine,
+    log_refusal,
     log_skip,
 )
 from kumiko_django.run.threads import HandlerThreads
 from kumiko_django.run.timeouts import timed_out
 from kumiko_django.run.unknown import UnknownJobs
 from kumiko_django.run.verdict import Verdicts, plain_settlement, without_record
-from kumiko_django.run.visible import visible_of
 from kumiko_django.tenancy.resolution import tenant_for_run
 from kumiko_django.types.jsonable import JSON
 
@@ -157,7 +156,7 @@ class Runner:
             if reason := await per_tenant.why_skipped(run, self._threads):
                 return self._skip(run, Skipped(reason))
             self._load_payload(run)
-            self._show(run)
+            run.show()
         except Refused as refusal:
             return self._refuse(run, failed(refusal, delivery, retryable=False))
         except Exception as error:
@@ -173,13 +172,10 @@ class Runner:
 
     def _refuse(self, run: Run, outcome: Failed | Quarantined) -> Outcome:
         """End a run whose handler is not called, with a record like any other (B207)."""
-        if isinstance(outcome, Failed):
-            log_failure(run, outcome)
-        else:
-            log_quarantine(run, outcome)
+        log_refusal(run, outcome)
         run.read_what_is_readable()
         with contextlib.suppress(Refused):
-            self._show(run)
+            run.show()
         run.finish(outcome)
         with span_of(self._tracer, run) as span:
             self._record_start(run)
@@ -244,10 +240,6 @@ class Runner:
             run.argument = schema.load(run.payload)  # made anew, by way of its JSON
         except PayloadError as error:
             raise Refused(str(error)) from error
-
-    def _show(self, run: Run) -> None:
-        if run.definition is not None:
-            run.visible = visible_of(run.definition, run.payload, run.tenant_id, run.started_at)
 
     def _record_start(self, run: Run) -> None:
         self._recorder.run_started(run.begin())

@@ -51,7 +51,8 @@ def define(**options: Any) -> JobDefinition:
 
 
 def test_fields_are_kept_as_a_tuple() -> None:
-    """Design 3, "Names, exactly"."""
+    """B013, design 3, "Names, exactly": two options, each by itself."""
+    assert (define().tenant_visible_failure, define().tenant_visible_run) == (None, None)
     failure = VisibleFailure("billing.reminder_failed", subject=["invoice_id"])
     assert failure.subject == ("invoice_id",)
     assert failure == VisibleFailure("billing.reminder_failed", ("invoice_id",))

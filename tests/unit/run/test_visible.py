@@ -176,7 +176,7 @@ def test_a_run_is_seen_while_it_runs(run_one: RunOne) -> None:
 def test_a_payload_without_a_subject_fails_for_good_and_on_record(
     payload: dict[str, Any], options: dict[str, Any], complaint: str, run_one: RunOne
 ) -> None:
-    """B182, B183: job, declaration and field are named, the run's first; no handler, no retry."""
+    """B132, B182, B183: job, declaration and field are named, the run's first; no handler."""
     called: list[int] = []
     with heard(signals.job_failed) as told:
         settlement = run_one(

@@ -16,7 +16,7 @@ from hashlib import sha256
 from typing import Any, Final
 from uuid import UUID
 
-from django.db import DatabaseError, models
+from django.db import DatabaseError, connections, models
 
 from kumiko_django.history.batch import Batch
 from kumiko_django.history.clean import clean_row
@@ -148,10 +148,24 @@ def _write_portion(
     present = list(rows.filter(pk__in=ids).order_by("pk").select_for_update())
     changed = [row for row in present if _merge_all(row, wanted[row.pk], merge)]
     if changed:
-        columns = (field.name for field in rows.model._meta.concrete_fields)
-        rows.bulk_update(changed, [name for name in columns if name not in _FIXED])
+        _update(rows, changed)
     found = {row.pk for row in present}
     return [row_id for row_id in ids if row_id not in found]
+
+
+def _update(rows: models.QuerySet[Any], changed: list[Any]) -> None:
+    """Write rows that are there, as an insert that finds them.
+
+    Django's ``bulk_update`` takes seconds for what this does in milliseconds.
+    """
+    names = [field.name for field in rows.model._meta.concrete_fields]
+    features = connections[rows.db].features
+    rows.bulk_create(
+        changed,
+        update_conflicts=True,
+        update_fields=[name for name in names if name not in _FIXED],
+        unique_fields=["id"] if features.supports_update_conflicts_with_target else None,
+    )
 
 
 def _merge_all(row: Any, seen: Iterable[Seen], merge: Callable[[Any, Seen], bool]) -> bool:

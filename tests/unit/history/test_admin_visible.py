@@ -221,6 +221,22 @@ def test_staff_of_a_tenant_see_its_records_only(model: str, scope: str, sees: bo
 
 
 @pytest.mark.parametrize("model", MODELS)
+def test_the_middleware_says_whose_staff_it_is(model: str, settings: Settings) -> None:
+    """Issue 5, Build 2 and 8: by ``REQUEST_TENANT``, and by nothing in the address."""
+    write(id=7, tenant_id="globex")
+    write(id=8)
+    middleware = "kumiko_django.tenancy.middleware.RequestScopeMiddleware"
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, middleware]
+    tenants = {"staff": "acme"}
+    settings.KUMIKO = {
+        **settings.KUMIKO, "REQUEST_TENANT": lambda request: tenants.get(str(request.user)),
+    }  # fmt: skip
+    client = staff(f"view_{model}")
+    assert [row[:4] for row in listed(client, model)] == ["acme"]
+    assert [row[:4] for row in listed(client, model, tenant="globex")] == ["acme"]
+
+
+@pytest.mark.parametrize("model", MODELS)
 def test_whoever_may_sees_all_tenants_in_any_scope(model: str) -> None:
     """``kumiko.view_all_tenants``; and it alone shows nothing."""
     for tenant_id in ("acme", "globex", SYSTEM):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kumiko_django.definitions.options import Backoff
     from kumiko_django.definitions.registry import registry
     from kumiko_django.definitions.triggers import Cron, Every, Manual, On
+    from kumiko_django.definitions.visible import VisibleFailure, VisibleRun
     from kumiko_django.dispatching.dispatcher import (
         adispatch,
         adispatch_many,
@@ -56,6 +57,8 @@ _HOMES = {
     "Every": "definitions.triggers",
     "Manual": "definitions.triggers",
     "On": "definitions.triggers",
+    "VisibleFailure": "definitions.visible",
+    "VisibleRun": "definitions.visible",
     "dispatch": "dispatching.dispatcher",
     "adispatch": "dispatching.dispatcher",
     "dispatch_many": "dispatching.dispatcher",
@@ -97,6 +100,8 @@ __all__ = [
     "TenantRequired",
     "UnknownJobError",
     "Unrecoverable",
+    "VisibleFailure",
+    "VisibleRun",
     "adispatch",
     "adispatch_many",
     "aemit",

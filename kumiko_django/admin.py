@@ -9,7 +9,11 @@ from django.contrib import admin
 
 from kumiko_django.history.admin import JobRunAdmin
 from kumiko_django.history.models import JobRun
+from kumiko_django.history.visible_admin import TenantVisibleFailureAdmin, TenantVisibleRunAdmin
+from kumiko_django.history.visible_models import TenantVisibleFailure, TenantVisibleRun
 
-__all__ = ["JobRunAdmin"]
+__all__ = ["JobRunAdmin", "TenantVisibleFailureAdmin", "TenantVisibleRunAdmin"]
 
 admin.site.register(JobRun, JobRunAdmin)
+admin.site.register(TenantVisibleFailure, TenantVisibleFailureAdmin)
+admin.site.register(TenantVisibleRun, TenantVisibleRunAdmin)

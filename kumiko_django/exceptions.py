@@ -11,7 +11,14 @@ class KumikoError(Exception):
     """Root of all errors of this package; catch it to catch them all.
 
     Raised itself only where jobs are used before Django is set up.
+
+    Attributes:
+        message_key: What the tenant is told instead of the job's own key, where the job has a
+            ``tenant_visible_failure`` (B184): a key of the host's translations, never a text.
+            Set it on a class of your own, or give it to :class:`Unrecoverable`.
     """
+
+    message_key: str = ""
 
 
 class DefinitionError(KumikoError):
@@ -59,6 +66,11 @@ class BrokerUnavailable(KumikoError):
 
 class Unrecoverable(KumikoError):
     """Raised by a handler to fail its job for good, whatever retries remain (B086)."""
+
+    def __init__(self, *arguments: object, message_key: str = "") -> None:
+        super().__init__(*arguments)
+        if message_key:
+            self.message_key = message_key
 
 
 class FacetMissing(KumikoError, AttributeError):

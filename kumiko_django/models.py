@@ -3,5 +3,14 @@
 from __future__ import annotations
 
 from kumiko_django.history.models import JobRun, JobRunLog, JobStat, LogLevel, RunStatus
+from kumiko_django.history.visible_models import TenantVisibleFailure, TenantVisibleRun
 
-__all__ = ["JobRun", "JobRunLog", "JobStat", "LogLevel", "RunStatus"]
+__all__ = [
+    "JobRun",
+    "JobRunLog",
+    "JobStat",
+    "LogLevel",
+    "RunStatus",
+    "TenantVisibleFailure",
+    "TenantVisibleRun",
+]

@@ -13,7 +13,7 @@ from django.utils import timezone
 from example_project.billing.models import Invoice, InvoiceLine, Reminder
 from example_project.billing.providers import CardDeclined, charge, render_page, send_letter
 from example_project.orders.models import Customer, Order, OrderImport
-from kumiko_django import Backoff, JobContext, Unrecoverable, job
+from kumiko_django import Backoff, JobContext, Unrecoverable, VisibleFailure, job
 
 LETTERS_AT_A_TIME = 5
 
@@ -66,6 +66,8 @@ def _invoice(customer: Customer, source: OrderImport, days_to_pay: int) -> None:
     retries=3,
     # Seconds, so that the demo is short. A provider that is down wants minutes.
     backoff=Backoff.exponential(seconds=0.5, jitter=0.1, max_seconds=60),
+    # The tenant is told, until a later payment of the invoice succeeds.
+    tenant_visible_failure=VisibleFailure("billing.payment_failed", subject=("invoice",)),
 )
 def collect_payment(payload: InvoiceRef, ctx: JobContext) -> dict[str, str]:
     """Charge the customer's card; a busy provider is asked again, a declined card is not."""
@@ -84,7 +86,9 @@ def collect_payment(payload: InvoiceRef, ctx: JobContext) -> dict[str, str]:
             attempt=ctx.attempt,
         )
     except CardDeclined as error:
-        raise Unrecoverable(f"Invoice {invoice.number}: {error}") from error
+        raise Unrecoverable(
+            f"Invoice {invoice.number}: {error}", message_key="billing.card_declined"
+        ) from error
     Invoice.objects.filter(pk=invoice.pk).update(
         paid_at=timezone.now(), payment_reference=reference
     )

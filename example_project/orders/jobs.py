@@ -22,7 +22,7 @@ from example_project.orders.csv_rows import (
 )
 from example_project.orders.models import Customer, Order, OrderImport
 from example_project.orders.signals import orders_imported
-from kumiko_django import Backoff, JobContext, On, Unrecoverable, job
+from kumiko_django import Backoff, JobContext, On, Unrecoverable, VisibleRun, job
 
 ROWS_AT_A_TIME = 250
 
@@ -34,7 +34,13 @@ class ImportOrders(BaseModel):
     file: str
 
 
-@job(schema=ImportOrders, retries=3, backoff=Backoff.exponential(seconds=2))
+@job(
+    schema=ImportOrders,
+    retries=3,
+    backoff=Backoff.exponential(seconds=2),
+    # The tenant sees the latest run of each import.
+    tenant_visible_run=VisibleRun(subject=("order_import",)),
+)
 def import_orders(payload: ImportOrders, ctx: JobContext) -> dict[str, int]:
     """Make orders from an uploaded CSV file; rows that make no sense are logged and left out."""
     order_import = OrderImport.objects.get(pk=payload.order_import, tenant=ctx.tenant_id)

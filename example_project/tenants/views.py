@@ -7,7 +7,13 @@ from django.views.decorators.http import require_GET
 
 from example_project.tenants.access import tenant_view
 from example_project.tenants.models import Tenant
-from kumiko_django.models import JobRun
+from kumiko_django.models import JobRun, TenantVisibleFailure, TenantVisibleRun
+
+MESSAGES = {
+    "billing.payment_failed": "The payment could not be collected. We will look into it.",
+    "billing.card_declined": "The customer's card was declined. Please ask for another one.",
+}
+"""What the keys say. In a project of yours: texts that are translated."""
 
 
 @tenant_view
@@ -29,5 +35,22 @@ def job_status(request: HttpRequest, tenant: Tenant, job_id: str) -> JsonRespons
                 }
                 for run in runs
             ],
+        }
+    )
+
+
+@tenant_view
+@require_GET
+def notices(request: HttpRequest, tenant: Tenant) -> JsonResponse:
+    """What the tenant should know: failures that nothing has resolved, and its latest imports."""
+    failures = TenantVisibleFailure.objects.unresolved().filter(tenant_id=tenant.pk)
+    runs = TenantVisibleRun.objects.filter(tenant_id=tenant.pk)
+    return JsonResponse(
+        {
+            "failures": [
+                {"about": failure.subject, "message": MESSAGES[failure.message_key]}
+                for failure in failures
+            ],
+            "runs": [{"about": run.subject, "status": run.status} for run in runs[:20]],
         }
     )

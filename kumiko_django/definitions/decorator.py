@@ -17,6 +17,7 @@ from kumiko_django.definitions.options import Backoff, Duration, Lane, Priority
 from kumiko_django.definitions.registry import registry
 from kumiko_django.definitions.scheduling import CatchUp
 from kumiko_django.definitions.triggers import Trigger
+from kumiko_django.definitions.visible import VisibleFailure, VisibleRun
 from kumiko_django.exceptions import DefinitionError, KumikoError
 from kumiko_django.types.arguments import AMBIENT, Delay, TenantArgument
 from kumiko_django.types.results import Dispatched
@@ -178,6 +179,8 @@ def job(
     aliases: Iterable[str] = ...,
     run_on_boot: bool = ...,
     boot_gate: BootGate = ...,
+    tenant_visible_failure: VisibleFailure | None = ...,
+    tenant_visible_run: VisibleRun | None = ...,
     description: str = ...,
 ) -> Callable[[Callable[P, R]], Job[P, R]]: ...
 def job(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
 from kumiko_django.definitions import concurrency as concurrency_options
 from kumiko_django.definitions import names
+from kumiko_django.definitions.aliases import check_aliases
 from kumiko_django.definitions.boot import BootGate, check_boot
 from kumiko_django.definitions.concurrency import Concurrency, ConcurrencyScope, Window
 from kumiko_django.definitions.handler import check_handler, innermost, place, runs_on_loop
@@ -34,6 +35,7 @@ from kumiko_django.definitions.scheduling import (
 )
 from kumiko_django.definitions.schema import PayloadSchema
 from kumiko_django.definitions.triggers import Cron, Every, Manual, On, Trigger
+from kumiko_django.definitions.visible import VisibleFailure, VisibleRun, check_visible
 from kumiko_django.exceptions import DefinitionError
 
 Handler: TypeAlias = Callable[..., Any]
@@ -77,6 +79,8 @@ class JobDefinition:
         run_on_boot: Queued once per data set, when a worker of its lane starts (B104).
         boot_gate: Run by every worker of its lane that starts, before it consumes anything; with
             ``one-at-a-time`` by one of them after the other (P58, P60).
+        tenant_visible_failure: What the tenant is told of a final failure, and of which subject.
+        tenant_visible_run: The tenant sees the latest run of each subject.
         description: A sentence for operators; by default the first line of the handler's docstring.
 
     Raises:
@@ -107,6 +111,8 @@ class JobDefinition:
     aliases: Sequence[str] = ()
     run_on_boot: bool = False
     boot_gate: BootGate = False
+    tenant_visible_failure: VisibleFailure | None = None
+    tenant_visible_run: VisibleRun | None = None
     description: str = ""
     payload_schema: PayloadSchema | None = field(init=False, repr=False, default=None)
 
@@ -127,8 +133,9 @@ class JobDefinition:
         check_per_tenant(self.per_tenant, self.spread, self.tenant, where)
         check_timeout(self.timeout, where)
         check_max_defers(self.max_defers, where)
-        self._set("aliases", _check_aliases(self.aliases, where))
+        self._set("aliases", check_aliases(self.aliases, where))
         check_boot(self, where)
+        check_visible(self, where)
         if not self.description:
             self._set("description", _first_doc_line(self.handler))
 
@@ -266,30 +273,6 @@ class JobDefinition:
             raise DefinitionError(
                 f"{where}: backoff= has no effect without retries=. Add retries= or drop it."
             )
-
-
-def _check_aliases(aliases: object, where: str) -> tuple[str, ...]:
-    if isinstance(aliases, str):
-        raise DefinitionError(f"{where}: aliases must be a list of names; write [{aliases!r}].")
-    if not isinstance(aliases, Iterable):
-        raise DefinitionError(f"{where}: aliases must be a list of names, not {aliases!r}.")
-    checked: list[str] = []
-    for alias in aliases:
-        checked.append(_check_alias(alias, where))
-        if checked.count(checked[-1]) > 1:
-            raise DefinitionError(f"{where}: alias {alias!r} is given twice; drop one.")
-    return tuple(checked)
-
-
-def _check_alias(alias: object, where: str) -> str:
-    if not isinstance(alias, str) or ":" not in alias:
-        return names.check_short_name(alias, f"{where}, aliases")
-    if not names.is_qualified(alias) or len(alias) > names.MAX_NAME_LENGTH:
-        raise DefinitionError(
-            f"{where}: alias {alias!r} is neither a short name nor of the form "
-            f"'<app-label>:job:<name>' with at most {names.MAX_NAME_LENGTH} characters."
-        )
-    return alias
 
 
 def _first_doc_line(handler: Handler) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib import admin
-from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
@@ -24,17 +23,16 @@ from kumiko_django.history.filters import (
 )
 from kumiko_django.history.models import JobRun
 from kumiko_django.history.queries import search
-
-if TYPE_CHECKING:
-    _ModelAdmin = admin.ModelAdmin[JobRun]
-else:
-    _ModelAdmin = admin.ModelAdmin
+from kumiko_django.history.seen_by import TenantBound, only_tenant
 
 _FILTERS = (StatusFilter, StartedFilter, TenantFilter, LaneFilter, JobFilter)
 
 
-class JobRunAdmin(_ModelAdmin):
-    """The run history, for everybody with the permission ``kumiko.view_jobrun``."""
+class JobRunAdmin(TenantBound):
+    """The run history, for everybody with the permission ``kumiko.view_jobrun``.
+
+    Of all tenants with ``kumiko.view_all_tenants``, else of one's own.
+    """
 
     list_display = (
         "status_badge",
@@ -50,34 +48,11 @@ class JobRunAdmin(_ModelAdmin):
     )
     list_display_links = ("job",)
     list_filter = _FILTERS
-    list_per_page = 50
     # Looked for by ``search``, whatever stands here; the names say what there is an index for.
     search_fields = ("id", "queue_job_id", "correlation_id", "object_ref")
     search_help_text = _(
         "The whole id of a run or of a job in the queue, a correlation id, or an object."
     )
-    # A table of runs is large: nothing is counted, and only the indexed order is offered.
-    show_full_result_count = False
-    show_facets = admin.ShowFacets.NEVER
-    sortable_by = ()
-    actions = None
-
-    class Media:
-        """The pages' own style."""
-
-        css = {"all": ("kumiko/history.css",)}
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Runs are recorded by workers."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: JobRun | None = None) -> bool:
-        """What happened stays as it is."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: JobRun | None = None) -> bool:
-        """Likewise."""
-        return False
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[RunList]:
         """The list that pages without counting."""
@@ -93,14 +68,6 @@ class JobRunAdmin(_ModelAdmin):
         """Exact matches of what has an index."""
         return search(queryset, search_term), False
 
-    def changelist_view(
-        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        """The list; it takes no input."""
-        if request.method not in ("GET", "HEAD"):
-            raise PermissionDenied
-        return super().changelist_view(request, extra_context)
-
     def render_change_form(
         self,
         request: HttpRequest,
@@ -112,7 +79,8 @@ class JobRunAdmin(_ModelAdmin):
     ) -> HttpResponse:
         """The page of a run, in place of a form."""
         if obj is not None:
-            context["run_page"] = RunPage.of(obj, self.admin_site.name)
+            tenant_id = only_tenant(request, self)
+            context["run_page"] = RunPage.of(obj, self.admin_site.name, tenant_id)
         return super().render_change_form(request, context, add, change, form_url, obj)
 
     @admin.display(description=_("status"))

@@ -10,6 +10,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from kumiko_django.history.models import JobRun, RunStatus
+from kumiko_django.history.visible_models import TenantVisibleRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ _RETRIED: Final = Badge("warning", "↻")
 _UNKNOWN: Final = Badge("quiet", "·")
 
 
-def badge(run: JobRun) -> SafeString:
+def badge(run: JobRun | TenantVisibleRun) -> SafeString:
     """The status of ``run``; a failure that another attempt follows looks less grave."""
     label = run.get_status_display()
     look = BADGES[RunStatus(run.status)] if run.status in RunStatus else _UNKNOWN

@@ -81,17 +81,18 @@ class RunPage:
     older_siblings_url: str
 
     @classmethod
-    def of(cls, run: JobRun, site: str) -> RunPage:
+    def of(cls, run: JobRun, site: str, tenant_id: str | None = None) -> RunPage:
         """The page of ``run``.
 
         Args:
             run: With all its columns.
             site: Name of the admin site, whose pages are linked.
+            tenant_id: The tenant whose runs alone are shown; None for all.
         """
         links = Links(site)
         log = log_excerpt(run)
         day = display.local(run.started_at).date()
-        siblings = runs_of_same_job(run)
+        siblings = runs_of_same_job(run, tenant_id)
         return cls(
             badge=badge(run),
             error=display.beginning(run.error, MAX_TEXT_CHARS),

@@ -9,6 +9,7 @@ from typing import Literal
 from uuid import UUID
 
 from kumiko_django.types.jsonable import JSON
+from kumiko_django.types.visible import Visible
 
 EndStatus = Literal[
     "completed", "failed", "interrupted", "lost", "skipped", "cancelled", "quarantined", "deferred"
@@ -43,6 +44,8 @@ class RunStarted:
     parent: UUID | None = None
     deferrals: int = 0
     """How often this run has been deferred before; above zero it goes on."""
+    visible: Visible | None = None
+    """What its tenant may see of it; no column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,8 @@ class RunEnded:
     """How often the run has been deferred, this time included."""
     resume_at: dt.datetime | None = None
     """When a deferred run goes on."""
+    visible: Visible | None = None
+    """What its tenant may see of it, as the start says, with the message of this end."""
 
     @property
     def is_turn(self) -> bool:

@@ -20,6 +20,7 @@ from kumiko_django.definitions.options import LANES
 from kumiko_django.definitions.registry import registry
 from kumiko_django.history.models import JobRun, RunStatus
 from kumiko_django.history.queries import Recent, first_id_at, recent_names
+from kumiko_django.history.seen_by import only_tenant
 from kumiko_django.types.ids import SYSTEM
 
 _SUGGESTED_TENANTS: Final = 50
@@ -31,12 +32,12 @@ _PERIODS: Final = {
 
 
 class ColumnFilter(admin.SimpleListFilter):
-    """Runs whose ``column`` is exactly the chosen value."""
+    """Rows whose ``column`` is exactly the chosen value."""
 
     column: ClassVar[str]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[JobRun]) -> QuerySet[JobRun]:
-        """The runs that match."""
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """The rows that match."""
         value = self.value()
         if value is None:
             return queryset
@@ -84,7 +85,7 @@ class JobFilter(ColumnFilter):
     ) -> list[tuple[str, str]]:
         """Jobs that are defined here, those of the latest runs, and the chosen one."""
         names = {definition.qualified_name for definition in registry.all()}
-        names.update(_recent(request).jobs)
+        names.update(_recent(request, model_admin).jobs)
         if chosen := self.value():
             names.add(chosen)
         return [(name, name) for name in sorted(names)]
@@ -122,18 +123,23 @@ class TenantFilter(ColumnFilter):
     template = "admin/kumiko/jobrun/tenant_filter.html"
 
     suggestions: list[str]
+    is_bound: bool
     hidden_inputs: list[tuple[str, str]]
 
     def lookups(
         self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]
     ) -> list[tuple[str, str]]:
         """Work that belongs to no tenant; tenants of the latest runs are suggestions."""
-        recent = [tenant for tenant in _recent(request).tenants if tenant != SYSTEM]
+        self.is_bound = only_tenant(request, model_admin) is not None
+        names = _recent(request, model_admin)
+        recent = [tenant for tenant in names.tenants if tenant != SYSTEM]
         self.suggestions = recent[:_SUGGESTED_TENANTS]
         return [(SYSTEM, _("system"))]
 
     def has_output(self) -> bool:
-        """Without tenants there is nothing to choose."""
+        """Without tenants, or for whoever sees one only, there is nothing to choose."""
+        if self.is_bound:
+            return False
         chosen = self.value() is not None
         return chosen or bool(self.suggestions) or get_settings().tenancy_enabled
 
@@ -154,10 +160,10 @@ class TenantFilter(ColumnFilter):
         return "" if value is None or value == SYSTEM else value
 
 
-def _recent(request: HttpRequest) -> Recent:
+def _recent(request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> Recent:
     """Asked once a page, by two filters."""
     known: Recent | None = getattr(request, "_kumiko_recent_names", None)
     if known is None:
-        known = recent_names()
+        known = recent_names(only_tenant(request, model_admin))
         request._kumiko_recent_names = known  # type: ignore[attr-defined]
     return known

@@ -95,6 +95,8 @@ class JobRun(models.Model):
         verbose_name_plural = _("job runs")
         # The primary key is a UUID of version 7: its order is that of time, and it has an index.
         ordering = ("-id",)
+        # Of runs and of what tenants see; without it, those of one's own tenant (history/seen_by).
+        permissions = (("view_all_tenants", "Can view the records of all tenants"),)
         constraints = (
             models.UniqueConstraint(
                 fields=("lane", "queue_job_id", "queue_created_at", "attempt", "start"),

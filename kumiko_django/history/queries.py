@@ -6,7 +6,8 @@ import contextlib
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
@@ -41,30 +42,38 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some runs of the list and, where there are more, how to get to them."""
+    """Some rows of a list and, where there are more, how to get to them."""
 
-    runs: list[JobRun]
+    rows: list[Any]
     newer: Position | None
     older: Position | None
 
 
-def page(runs: QuerySet[JobRun], position: Position | None, size: int) -> Page:
-    """The ``size`` runs at ``position``: as cheap at the end of the list as at its beginning."""
+def page(found: QuerySet[Any], position: Position | None, size: int, key: str = "id") -> Page:
+    """The ``size`` rows at ``position``: as cheap at the end of the list as at its beginning.
+
+    Args:
+        found: All rows of the list.
+        position: Where the page is; None for the beginning.
+        size: How many rows it has.
+        key: The column by which they are sorted: an id of a run, no two of them the same.
+    """
+    anchor = attrgetter(key)
     if position is not None and position.newer:
-        rows = list(runs.filter(id__gt=position.anchor).order_by("id")[: size + 1])
+        rows = list(found.filter(**{f"{key}__gt": position.anchor}).order_by(key)[: size + 1])
         if len(rows) > size:
             rows = rows[size - 1 :: -1]
-            return Page(rows, Position(rows[0].id, newer=True), Position(rows[-1].id))
+            return Page(rows, Position(anchor(rows[0]), newer=True), Position(anchor(rows[-1])))
         # So few that the list's beginning shows them and the next ones.
         position = None
     if position is not None:
-        runs = runs.filter(id__lt=position.anchor)
-    rows = list(runs.order_by("-id")[: size + 1])
-    older = Position(rows[size - 1].id) if len(rows) > size else None
+        found = found.filter(**{f"{key}__lt": position.anchor})
+    rows = list(found.order_by(f"-{key}")[: size + 1])
+    older = Position(anchor(rows[size - 1])) if len(rows) > size else None
     rows = rows[:size]
     newer = None
     if position is not None:
-        newer = Position(rows[0].id if rows else position.anchor, newer=True)
+        newer = Position(anchor(rows[0]) if rows else position.anchor, newer=True)
     return Page(rows, newer, older)
 
 
@@ -100,9 +109,16 @@ class Recent(NamedTuple):
     tenants: list[str]
 
 
-def recent_names() -> Recent:
-    """Jobs and tenants of the latest runs. All there ever were would cost a look at every run."""
-    rows = set(JobRun.objects.order_by("-id").values_list("job_name", "tenant_id")[:_RECENT])
+def recent_names(tenant_id: str | None = None) -> Recent:
+    """Jobs and tenants of the latest runs. All there ever were would cost a look at every run.
+
+    Args:
+        tenant_id: Look at those of one tenant only.
+    """
+    runs = JobRun.objects.order_by("-id")
+    if tenant_id is not None:
+        runs = runs.filter(tenant_id=tenant_id)
+    rows = set(runs.values_list("job_name", "tenant_id")[:_RECENT])
     return Recent(sorted({job for job, _ in rows}), sorted({tenant for _, tenant in rows}))
 
 
@@ -138,9 +154,16 @@ class RunsOfJob(NamedTuple):
     has_more: bool
 
 
-def runs_of_same_job(run: JobRun) -> RunsOfJob:
-    """All runs of the job that ``run`` ran, that one included."""
+def runs_of_same_job(run: JobRun, tenant_id: str | None = None) -> RunsOfJob:
+    """All runs of the job that ``run`` ran, that one included.
+
+    Args:
+        run: The run.
+        tenant_id: Leave out those of others: another producer may give two jobs one id.
+    """
     history: JobRunQuerySet = JobRun.objects.for_list()
+    if tenant_id is not None:
+        history = history.filter(tenant_id=tenant_id)
     latest = history.of_job(run.lane, run.queue_job_id).reverse()
     rows = list(latest[: _RUNS_OF_A_JOB + 1])
     return RunsOfJob(rows[:_RUNS_OF_A_JOB][::-1], len(rows) > _RUNS_OF_A_JOB)

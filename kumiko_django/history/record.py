@@ -16,8 +16,9 @@ from uuid import UUID
 
 from kumiko_django.history.clean import MAX_DEPTH, clean_row, column_limits
 from kumiko_django.history.events import LogLine, RunEnded, RunStarted
+from kumiko_django.types.visible import Visible
 
-_APART: Final = {"run_id", "losses", "deferrals", "resume_at"}
+_APART: Final = {"run_id", "losses", "deferrals", "resume_at", "visible"}
 """What is no column, or written only of runs that are deferred."""
 START_FIELDS: Final = tuple(f.name for f in fields(RunStarted) if f.name not in _APART)
 END_FIELDS: Final = tuple(f.name for f in fields(RunEnded) if f.name not in _APART)
@@ -47,6 +48,8 @@ def encode(start: RunStarted, ended: RunEnded | None, lines: Sequence[LogLine] =
             values[name] = getattr(ended, name)
         if ended.resume_at is not None:
             values["resume_at"] = ended.resume_at.isoformat()
+        if ended.visible is not None:
+            values["visible"] = ended.visible.to_json()
     row = _row(start.run_id, values)
     return row if not lines else f"{row}\n{_lines(lines)}"
 
@@ -71,21 +74,31 @@ def decode(text: str) -> tuple[RunStarted, RunEnded, list[LogLine]]:
         resume_at, deferrals = values.get("resume_at"), values.get("deferrals", 0)
         if type(deferrals) is not int:
             raise TypeError("deferrals is no int")  # noqa: TRY301  (below it becomes ours)
+        visible = _visible(values)
         start = RunStarted(
             run_id,
             losses=values["losses"],
             deferrals=deferrals,
+            visible=visible,
             **{name: values[name] for name in START_FIELDS},
         )
         ended = RunEnded(
             run_id,
             deferrals=deferrals + (resume_at is not None),
             resume_at=None if resume_at is None else _time(resume_at),
+            visible=visible,
             **{name: values[name] for name in END_FIELDS},
         )
         return start, ended, [_line(values) for values in json.loads(lines or "[]")]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UnreadableRecord(f"this is no record of a run: {error}") from error
+
+
+def _visible(values: dict[str, Any]) -> Visible | None:
+    said = values.get("visible")
+    if said is None:
+        return None
+    return Visible.from_json(said, values["tenant_id"], values["job_name"], values["started_at"])
 
 
 def row_of(text: str) -> str:

@@ -16,6 +16,7 @@ from django.db.models.functions import Coalesce
 from kumiko_django.history import stats
 from kumiko_django.history.models import JobRun, JobRunLog
 from kumiko_django.history.queries import first_id_at
+from kumiko_django.history.visible_upkeep import forget
 
 BATCH_SIZE: Final = 1_000
 LARGEST_BATCH: Final = 10_000
@@ -29,11 +30,13 @@ class Pruned:
     Attributes:
         runs: Runs deleted.
         logs: Log lines deleted with them.
+        seen: Records deleted that tenants could see: ended runs and resolved failures.
         finished: Whether all that was to be deleted is.
     """
 
     runs: int = 0
     logs: int = 0
+    seen: int = 0
     finished: bool = False
 
 
@@ -53,7 +56,8 @@ def prune(
 
     A run's age counts from its end, or its start where no end is on record. Runs that are running
     or deferred stay, and so do those of the current and the previous hour. An hour is rolled up
-    before its first run is deleted. Each batch is a transaction of its own.
+    before its first run is deleted. What tenants see goes with it: runs that ended, and failures
+    that were resolved, before that; unresolved ones stay. Each batch is a transaction of its own.
 
     Args:
         older_than: The age.
@@ -73,6 +77,10 @@ def prune(
         if progress is not None:
             progress(done)
         if not go_on(batch.seconds):
+            return done
+    for deleted, seconds in forget(alias, now - older_than, batch_size):
+        done.seen += deleted
+        if not go_on(seconds):
             return done
     done.finished = True
     return done

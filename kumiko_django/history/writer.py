@@ -29,6 +29,7 @@ from kumiko_django.history.lost import (
 from kumiko_django.history.models import JobRun, JobRunLog, RunStatus
 from kumiko_django.history.record import END_FIELDS, START_FIELDS, decode, encode, row_of
 from kumiko_django.history.turns import apply_turn
+from kumiko_django.history.visible import seen_in, shows_something, write_visible
 from kumiko_django.types.jsonable import JSON
 
 logger = logging.getLogger("kumiko_django.history")
@@ -82,11 +83,13 @@ def _write_together(alias: str, batch: Batch) -> dict[UUID, Result]:
         for run_id, value in batch.progress.items():
             _update_progress(alias, run_id, value)
         _insert_logs(alias, batch.log_lines())
+        if shows_something(batch):
+            write_visible(alias, seen_in(batch, result))
     return result
 
 
 def _is_one_statement(batch: Batch) -> bool:
-    if batch.logs or batch.progress or batch.turns:
+    if batch.logs or batch.progress or batch.turns or shows_something(batch):
         return False
     if any(start.start > 1 or start.losses for start in batch.starts.values()):
         return False
@@ -124,6 +127,8 @@ def _write_apart(alias: str, batch: Batch) -> dict[UUID, Result]:
             _alone(alias, lambda: _update_progress(alias, run_id, value))  # noqa: B023
         for entry in batch.log_lines():
             _alone(alias, lambda: _insert_logs(alias, [entry]))  # noqa: B023
+        for seen in seen_in(batch, result):
+            _alone(alias, lambda: write_visible(alias, [seen]))  # noqa: B023
     return result
 
 

@@ -88,3 +88,19 @@ class Quarantined:
 
 
 Outcome: TypeAlias = Completed | Failed | Interrupted | Skipped | Deferred | Quarantined
+
+
+def is_final(outcome: Outcome) -> bool:
+    """Whether no other attempt follows."""
+    match outcome:
+        case Completed() | Skipped() | Quarantined():
+            return True
+        case Failed(final=final):
+            return final
+        case Interrupted() | Deferred():
+            return False
+
+
+def error_of(outcome: Outcome | None) -> str | None:
+    """The scrubbed text of what went wrong, if something did."""
+    return outcome.error if isinstance(outcome, Failed | Quarantined) else None

@@ -15,10 +15,11 @@ from kumiko_django.dispatching.fan_out import Count, FanOut, add_children
 from kumiko_django.history.recorder import Recorder
 from kumiko_django.run.context import JobContext
 from kumiko_django.run.failure import Refused
-from kumiko_django.run.state import Run, moment
+from kumiko_django.run.state import Run
 from kumiko_django.run.threads import HandlerThreads
 from kumiko_django.tenancy.directory import active_tenants, directory, no_tenants
 from kumiko_django.types.ids import SYSTEM
+from kumiko_django.types.moments import moment
 
 TENANT_INACTIVE: Final = "the tenant is no longer active"
 _ON_RECORD_SECONDS: Final = 1.0

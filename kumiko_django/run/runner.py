@@ -6,6 +6,7 @@ follows (design 9). What the queue does not agree to has not happened.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 import logging
@@ -53,7 +54,7 @@ from kumiko_django.run.telling import (
     log_deferral,
     log_failure,
     log_lost_deferral,
-    log_quarantine,
+    log_refusal,
     log_skip,
 )
 from kumiko_django.run.threads import HandlerThreads
@@ -155,6 +156,7 @@ class Runner:
             if reason := await per_tenant.why_skipped(run, self._threads):
                 return self._skip(run, Skipped(reason))
             self._load_payload(run)
+            run.show()
         except Refused as refusal:
             return self._refuse(run, failed(refusal, delivery, retryable=False))
         except Exception as error:
@@ -170,11 +172,10 @@ class Runner:
 
     def _refuse(self, run: Run, outcome: Failed | Quarantined) -> Outcome:
         """End a run whose handler is not called, with a record like any other (B207)."""
-        if isinstance(outcome, Failed):
-            log_failure(run, outcome)
-        else:
-            log_quarantine(run, outcome)
+        log_refusal(run, outcome)
         run.read_what_is_readable()
+        with contextlib.suppress(Refused):
+            run.show()
         run.finish(outcome)
         with span_of(self._tracer, run) as span:
             self._record_start(run)

@@ -29,16 +29,18 @@ from kumiko_django.run.outcome import (
     Outcome,
     Quarantined,
     Skipped,
+    error_of,
+    is_final,
 )
+from kumiko_django.run.visible import message_key, visible_at_end, visible_of
 from kumiko_django.tenancy.scope import clean_tenant_id, run_scope
 from kumiko_django.types import ambient
 from kumiko_django.types.ambient import TraceContext
 from kumiko_django.types.ids import SYSTEM, uuid7
 from kumiko_django.types.jsonable import JSON
+from kumiko_django.types.moments import moment
 from kumiko_django.types.runinfo import RunInfo
-
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_YEAR_9000_MS = 221_845_392_000_000
+from kumiko_django.types.visible import Visible
 
 
 class Run:
@@ -60,6 +62,7 @@ class Run:
         self.started_at = dt.datetime.now(dt.UTC)
         self._worker_id = worker_id
         self.start_event: RunStarted | None = None
+        self.visible: Visible | None = None
         self._began = time.monotonic()
         self._outcome: Outcome | None = None
         self._duration: dt.timedelta | None = None
@@ -139,6 +142,17 @@ class Run:
         with contextlib.suppress(ScopeError):
             self.tenant_id = clean_tenant_id(self.meta.tenant_id or SYSTEM)
 
+    def show(self) -> None:
+        """Note what its tenant may see.
+
+        Raises:
+            Refused: The payload has no subject of the kind that the job declares (B182).
+        """
+        if self.definition is not None:
+            self.visible = visible_of(
+                self.definition, self.payload, self.tenant_id, self.started_at
+            )
+
     def surroundings(self, tenant_id: str | None = None) -> Context:
         """A new context with what is ambient while this run lasts (B134).
 
@@ -187,20 +201,22 @@ class Run:
         """Stop the clock and end the log (B127, B129)."""
         self._outcome = outcome
         self._duration = dt.timedelta(seconds=time.monotonic() - self._began)
-        self._book.close(_error_of(outcome))
+        self._book.close(error_of(outcome))
 
     def info(self) -> RunInfo:
         """The run as signals see it."""
         outcome = self._outcome
+        final = is_final(outcome) if outcome else self._is_last_attempt
         return RunInfo(
             job_name=self.name,
             job_id=self.delivery.job_id,
             run_id=self.run_id,
             tenant_id=self.tenant_id,
             attempt=self.delivery.attempt,
-            final=_is_final(outcome) if outcome else self._is_last_attempt,
+            final=final,
             duration=self._duration,
-            error=_error_of(outcome),
+            error=error_of(outcome),
+            message_key=message_key(self.visible, outcome, final=final),
         )
 
     def begin(self) -> RunStarted:
@@ -235,6 +251,7 @@ class Run:
             trace_id="" if self.trace is None else self.trace.trace_id,
             parent=self.meta.parent_run,
             deferrals=self.deferrals,
+            visible=self.visible,
         )
         return self.start_event
 
@@ -243,12 +260,13 @@ class Run:
         duration = self._duration or dt.timedelta()
         common: dict[str, Any] = {
             "run_id": self.run_id,
-            "final": _is_final(outcome),
+            "final": is_final(outcome),
             "finished_at": dt.datetime.now(dt.UTC),
             "duration_ms": round(duration.total_seconds() * 1000),
             "progress": self._notes.progress,
             "object_ref": self._notes.object_ref,
             "deferrals": self.deferrals,
+            "visible": visible_at_end(self.visible, outcome),
         }
         match outcome:
             case Completed(result, note):
@@ -277,23 +295,3 @@ class Run:
     @property
     def _is_last_attempt(self) -> bool:
         return self.delivery.attempt >= self.delivery.max_attempts
-
-
-def _is_final(outcome: Outcome) -> bool:
-    match outcome:
-        case Completed() | Skipped() | Quarantined():
-            return True
-        case Failed(final=final):
-            return final
-        case Interrupted() | Deferred():
-            return False
-
-
-def _error_of(outcome: Outcome | None) -> str | None:
-    return outcome.error if isinstance(outcome, Failed | Quarantined) else None
-
-
-def moment(milliseconds: int) -> dt.datetime:
-    """A time of the queue's; another producer's nonsense must not break the record."""
-    bounded = min(max(milliseconds, 0), _YEAR_9000_MS)
-    return _EPOCH + dt.timedelta(milliseconds=bounded)

@@ -33,6 +33,14 @@ def log_failure(run: Run, outcome: Failed) -> None:
     )
 
 
+def log_refusal(run: Run, outcome: Failed | Quarantined) -> None:
+    """A run whose handler is not called has failed, or its job will not be run again."""
+    if isinstance(outcome, Failed):
+        log_failure(run, outcome)
+    else:
+        log_quarantine(run, outcome)
+
+
 def log_quarantine(run: Run, outcome: Quarantined) -> None:
     """A job will not be run again."""
     logger.error(

@@ -20,7 +20,7 @@ class RunInfo:
         final: Whether no attempt follows this one.
         duration: Time from preparation to the end of the handler; None while it runs.
         error: Scrubbed text of what went wrong, or None.
-        message_key: Key of a message for the tenant, or None; set once a job declares one.
+        message_key: Key of what the tenant is told of a final failure, where the job declares one.
     """
 
     job_name: str

@@ -23,7 +23,7 @@ from kumiko_django.admission import sweeper
 from kumiko_django.broker.lease import Lease, read_note, write_note
 from kumiko_django.conf import get_settings
 from kumiko_django.exceptions import BrokerUnavailable
-from kumiko_django.history import retention
+from kumiko_django.history import retention, visible_upkeep
 from kumiko_django.history.health import is_away
 from kumiko_django.history.rollup import RollUp
 from kumiko_django.worker import departed, recovery, scheduler
@@ -74,6 +74,7 @@ def default_tasks() -> list[Task]:
         Task("departed", departed.INTERVAL, Departed().run),
         Task("roll-up", 60.0, RollUp().run, rest=20.0),
         Task("prune", 60.0, prune_nightly),
+        Task("visible", visible_upkeep.INTERVAL, visible_upkeep.look_after, rest=20.0),
         Task("admission", sweeper.interval(), sweeper.sweep),
     ]
 

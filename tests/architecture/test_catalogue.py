@@ -33,7 +33,6 @@ PLANNED = {
     "the databases of the context": "B016 B145 B146 B147 B148 B244",
     "handlers and identity": "B163 B164 B165 B166 B167 B174 B238 P102",
     "the gate for personal data": "B173",
-    "what tenants see of runs and failures": "B013 B132 B181 B182 B183 B184 B184a B184b",
     "the outbox, and retrying from the history": "P63 P74",
 }
 """What may be planned, by what has to be built first. It gets shorter, never longer."""

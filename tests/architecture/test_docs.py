@@ -17,7 +17,13 @@ from kumiko_django import signals
 from kumiko_django.broker.depth import STATES
 from kumiko_django.conf import Settings
 from kumiko_django.definitions.job import JobDefinition
-from kumiko_django.models import JobRun, JobRunLog, RunStatus
+from kumiko_django.models import (
+    JobRun,
+    JobRunLog,
+    RunStatus,
+    TenantVisibleFailure,
+    TenantVisibleRun,
+)
 from kumiko_django.observability import names
 from kumiko_django.observability.logs import FIELDS
 from tests.architecture.sources import PACKAGE, ROOT, sources
@@ -126,6 +132,14 @@ def test_every_column_and_status_of_the_history_is_documented() -> None:
     columns = {field.name for model in (JobRun, JobRunLog) for field in model._meta.concrete_fields}
 
     assert not {name for name in columns | set(RunStatus.values) if f"`{name}`" not in text}
+
+
+def test_every_column_that_tenants_see_is_documented() -> None:
+    text = page("tenant-visible")
+    models = (TenantVisibleRun, TenantVisibleFailure)
+    columns = {field.name for model in models for field in model._meta.concrete_fields}
+
+    assert not {name for name in columns if f"`{name}`" not in text}
 
 
 def test_every_public_name_is_documented() -> None:

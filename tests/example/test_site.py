@@ -49,6 +49,9 @@ def test_an_upload_becomes_orders_and_invoices(client: Client, end_of: EndOf) ->
     (run,) = end_of("acme", answer.body["job"])
     assert run["result"] == {"imported": 1196, "rejected": 4}
     assert run["progress"] == {"done": 1200, "total": 1200, "message": "rows read"}
+    notices = client.get("acme", "notices/").body["runs"]
+    about = {"order_import": answer.body["import"]}
+    assert {"about": about, "status": "completed"} in notices
     status = client.get("acme", f"orders/imports/{answer.body['import']}/").body
     assert (status["imported"], status["rejected"]) == (1196, 4)
     wait_until(
@@ -112,6 +115,11 @@ def test_a_declined_card_is_not(client: Client, end_of: EndOf) -> None:
     (run,) = end_of("bergmann", job_id)
 
     assert (run["status"], run["final"]) == ("failed", True)
+    failures = client.get("bergmann", "notices/").body["failures"]
+    assert [failure["message"] for failure in failures] == [
+        "The customer's card was declined. Please ask for another one."
+    ]
+    assert client.get("acme", "notices/").body["failures"] == []
 
 
 def test_reminders_are_sent_by_an_async_job_once_a_day(client: Client, end_of: EndOf) -> None:

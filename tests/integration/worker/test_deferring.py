@@ -99,8 +99,7 @@ def test_three_deferrals_are_one_run(
     ):
         dispatched = dispatch(job, {"n": 1}, tenant_id="acme", triggered_by="user-7")
         (run,) = final_runs(dispatched.job_id)
-        # The signal follows the row.
-        wait_until(lambda: bool(ends), description="its end has been told")
+        wait_until(lambda: bool(ends), description="its end has been told, after its row")
     assert len(waiter.seen) == 4
     assert ends == [True], "B198: a deferral is no end"
     assert len(set(map(repr, waiter.seen))) == 1, "each call sees the same"

@@ -16,6 +16,8 @@ from kumiko_django.definitions.options import Lane
 from kumiko_django.history.events import LogLine, RunStarted
 from kumiko_django.history.models import JobRun, JobRunLog
 from kumiko_django.history.record import encode
+from kumiko_django.history.visible_models import TenantVisibleFailure, TenantVisibleRun
+from kumiko_django.types.visible import Visible, subject_of
 from kumiko_django.worker import recovery
 from kumiko_django.worker.recovery import recover
 from tests.helpers.fixtures import RunJobsFactory
@@ -26,6 +28,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 NOW = timezone.now()
 LONG_AGO = NOW - dt.timedelta(minutes=5)
+AGE = dt.timedelta(minutes=1)
 
 
 class Left:
@@ -183,6 +186,25 @@ def test_repeated_it_changes_nothing(left: Left) -> None:
     assert rows("job") == [(1, "lost", False), (2, "completed", True)]
     assert JobRunLog.objects.count() == 1
     assert left.fields() == set()
+
+
+def test_what_tenants_see_is_in_the_record(left: Left) -> None:
+    """P109: the success of another process is on record before the failure, whose worker died."""
+    subject = subject_of({"id": 7}, ("id",))
+    seen = [
+        Visible("acme", "testapp:job:record", LONG_AGO - n * AGE, subject, "app.failed", subject)
+        for n in range(3)
+    ]
+    success, failure, earlier = (
+        started(f"job-{n}", started_at=each.started_at, visible=each) for n, each in enumerate(seen)
+    )
+    for start, status in ((success, "completed"), (failure, "failed"), (earlier, "completed")):
+        left.put(start, status=status, visible=start.visible)
+        assert recover(NOW, yes) == 1
+    row = TenantVisibleFailure.objects.get()
+    assert (row.run_id, row.success_run_id) == (failure.run_id, success.run_id)
+    assert (row.subject, row.message_key, row.is_resolved) == ({"id": 7}, "app.failed", True)
+    assert TenantVisibleRun.objects.get().run_id == success.run_id
 
 
 def test_a_worker_finds_what_another_has_left(left: Left, runjobs: RunJobsFactory) -> None:

@@ -23,13 +23,12 @@ EXPECTED = {
     "current_tenant_id", "SYSTEM", "KumikoError", "DefinitionError", "SettingsError",
     "UnknownJobError", "PayloadError", "PayloadTooLarge", "TenantRequired", "ScopeError",
     "BrokerUnavailable", "Unrecoverable", "FacetMissing", "pending_count", "apending_count",
+    "VisibleFailure", "VisibleRun",
 }  # fmt: skip
 # Public as well, but no model can be made before Django's apps are there, as a star import would.
 MODELS = {"TenantModel", "TenantMixin"}
 LATER = {
-    "VisibleFailure", "VisibleRun", "RateLimit",
-    "accepts_personal_data", "write_handler",
-    "query_handler", "AccessDenied",
+    "RateLimit", "accepts_personal_data", "write_handler", "query_handler", "AccessDenied",
 }  # fmt: skip
 
 

@@ -125,7 +125,14 @@ def test_the_page_of_a_run_uses_indexes(history: list[JobRun], admin_client: Cli
     assert_indexed(admin_client, url, statements=4, few=True)
 
 
-def assert_indexed(client: Client, url: str, *, statements: int, few: bool = False) -> str:
+def assert_indexed(
+    client: Client,
+    url: str,
+    *,
+    statements: int,
+    few: bool = False,
+    tables: tuple[str, ...] = TABLES,
+) -> str:
     """The page's queries of our tables neither scan a table nor sort many rows.
 
     Args:
@@ -134,11 +141,12 @@ def assert_indexed(client: Client, url: str, *, statements: int, few: bool = Fal
         statements: How many queries of our tables it may make.
         few: Whether the rows of one job, object or chain may be sorted. PostgreSQL says how many
             it expects; SQLite only says that it sorts.
+        tables: These tables.
     """
     with CaptureQueriesContext(connection) as captured:
         response = client.get(url)
     assert response.status_code == 200
-    asked = [query["sql"] for query in captured if any(table in query["sql"] for table in TABLES)]
+    asked = [query["sql"] for query in captured if any(table in query["sql"] for table in tables)]
     assert len(asked) == statements
     for sql in asked:
         complaints = list(_complaints(sql, few))

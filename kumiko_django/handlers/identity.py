@@ -40,6 +40,24 @@ current_run: ContextVar[Switches | None] = ContextVar("kumiko_current_run", defa
 """The run that calls, if a job does."""
 
 
+class _Process:
+    """What holds in this process."""
+
+    is_worker = False
+
+
+process = _Process()
+
+
+def only_in_runs() -> None:
+    """Say that this process is a worker's: who calls outside of a run has lost its context.
+
+    A thread that a job starts without copying the context would be in no job, and ``user=`` be
+    believed there, without a grant and without a record.
+    """
+    process.is_worker = True
+
+
 def who_acts(user: Any, tenant_id: str, method: str, name: str) -> Principal:
     """The principal of a call from anywhere.
 
@@ -73,8 +91,13 @@ def who_acts(user: Any, tenant_id: str, method: str, name: str) -> Principal:
 def _outside_of_jobs(user: Any, tenant_id: str, name: str) -> Principal:
     caller = ambient.user_id.get()
     if user is None:
-        return (
-            anonymous_principal(tenant_id) if caller is None else user_principal(caller, tenant_id)
+        if caller is None:
+            return anonymous_principal(tenant_id)
+        return user_principal(caller, tenant_id)
+    if process.is_worker:
+        raise AccessDenied(
+            f"{name}: called in a worker, and in no run. A thread of a job acts as nobody unless "
+            "it has the job's context: contextvars.copy_context().run(...)."
         )
     if isinstance(user, SystemUser):
         report_use(

@@ -25,7 +25,8 @@ from kumiko_django.types import ambient
 from kumiko_django.types.hatches import HatchUse
 from kumiko_django.types.ids import SYSTEM_USER_ID
 from kumiko_django.types.origin import WriteOrigin
-from tests.unit.handlers.kit import Seen, both_kinds, defines, user
+from tests.app.models import Label
+from tests.unit.handlers.kit import Seen, both_kinds, both_writes, defines, user
 
 pytestmark = pytest.mark.django_db
 
@@ -124,6 +125,28 @@ def test_it_runs_in_the_tenant_of_the_scope_and_there_is_no_way_to_another(
         call(name, {}, user=mia)
 
     assert [ctx.tenant_id for ctx in seen] == ["acme", SYSTEM]
+
+
+@both_writes
+def test_a_handler_sees_and_writes_the_rows_of_its_tenant_alone(call: Any) -> None:
+    """Issue 5: whatever the handler asks for, and whoever acts."""
+
+    def takes_all(payload: Any, ctx: HandlerContext) -> list[str]:
+        Label.objects.filter(name__startswith="l").update(name="taken")
+        with pytest.raises(ScopeError):
+            Label.objects.create(name="l4", tenant_id="globex")
+        Label.objects.create(name="l5")
+        return list(Label.objects.values_list("name", flat=True))
+
+    name = defines("write", takes_all, roles=["system"])
+    for tenant in ("acme", "globex"):
+        with tenant_scope(tenant):
+            Label.objects.create(name=f"l-{tenant}")
+
+    with tenant_scope("acme"):
+        assert sorted(call(name, user=system_user("a test"))) == ["l5", "taken"]
+    with tenant_scope("globex"):
+        assert [label.name for label in Label.objects.all()] == ["l-globex"]
 
 
 def test_without_tenancy_everything_is_systems(settings: Settings) -> None:

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kumiko_django.exceptions import (
+    AccessDenied,
     BrokerUnavailable,
     DefinitionError,
     FacetMissing,
@@ -19,6 +20,7 @@ from kumiko_django.exceptions import (
     ScopeError,
     SettingsError,
     TenantRequired,
+    UnknownHandlerError,
     UnknownJobError,
     Unrecoverable,
 )
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     )
     from kumiko_django.events.bindings import bind_signal
     from kumiko_django.events.emission import aemit, emit
+    from kumiko_django.handlers.decorator import query_handler, write_handler
     from kumiko_django.run.context import JobContext
     from kumiko_django.tenancy.models import TenantMixin as TenantMixin
     from kumiko_django.tenancy.models import TenantModel as TenantModel
@@ -67,6 +70,8 @@ _HOMES = {
     "aemit": "events.emission",
     "bind_signal": "events.bindings",
     "Dispatched": "types.results",
+    "write_handler": "handlers.decorator",
+    "query_handler": "handlers.decorator",
     "pending_count": "broker.pending",
     "apending_count": "broker.pending",
     "JobContext": "run.context",
@@ -81,6 +86,7 @@ _HOMES = {
 # has to work without them.
 __all__ = [
     "SYSTEM",
+    "AccessDenied",
     "Backoff",
     "BrokerUnavailable",
     "Cron",
@@ -98,6 +104,7 @@ __all__ = [
     "ScopeError",
     "SettingsError",
     "TenantRequired",
+    "UnknownHandlerError",
     "UnknownJobError",
     "Unrecoverable",
     "VisibleFailure",
@@ -113,9 +120,11 @@ __all__ = [
     "emit",
     "job",
     "pending_count",
+    "query_handler",
     "registry",
     "system_scope",
     "tenant_scope",
+    "write_handler",
 ]
 
 

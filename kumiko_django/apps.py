@@ -15,8 +15,10 @@ class KumikoConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Plug the dispatcher in, register the system checks and import every ``jobs.py``."""
+        """Plug the dispatcher in, register the system checks and import what apps define."""
         from kumiko_django import checks, dispatching  # noqa: F401  (need loaded apps)
         from kumiko_django.definitions.discovery import discover
+        from kumiko_django.handlers.discovery import discover as discover_handlers
 
         discover()
+        discover_handlers()

@@ -18,6 +18,7 @@ from kumiko_django.definitions.options import retry_window_ms
 from kumiko_django.definitions.registry import registry
 from kumiko_django.exceptions import SettingsError
 from kumiko_django.facets import checks as _of_facets  # noqa: F401  (registers its own)
+from kumiko_django.handlers import checks as _of_handlers  # noqa: F401
 from kumiko_django.observability import chosen
 from kumiko_django.tenancy import checks as _of_requests  # noqa: F401
 

@@ -21,7 +21,12 @@ from django.core.signals import setting_changed
 
 from kumiko_django.exceptions import SettingsError
 from kumiko_django.types.dotted import load_callable
-from kumiko_django.types.setting_values import callable_value, maker, tenant_value
+from kumiko_django.types.setting_values import (
+    callable_value,
+    choice,
+    maker,
+    tenant_value,
+)
 
 TenantsCallable: TypeAlias = Callable[[], Iterable[Any]]
 Factory: TypeAlias = Callable[[Any], Any] | str | Literal[False]
@@ -74,6 +79,9 @@ class Settings:
         meter: ``METER``: where metrics go, or the factory of that (or the path of either).
         tracer: ``TRACER``: where spans go; likewise.
         system_tenant_value: ``SYSTEM_TENANT_VALUE``: what rows of SYSTEM have in a tenant column.
+        roles: ``ROLES``: callable of a user and a tenant id that gives the user's roles there, or
+            None where the user is no member; by default the names of the user's groups.
+        jobs_write_as: ``JOBS_WRITE_AS``: as whom ``ctx.write`` acts: ``system`` or ``caller``.
     """
 
     redis_url: str | None = field(default=None, repr=False)  # it may have a password
@@ -101,6 +109,8 @@ class Settings:
     meter: Any = None
     tracer: Any = None
     system_tenant_value: str | int | UUID | None = None
+    roles: Callable[[Any, str], Any] | str | None = None
+    jobs_write_as: str = "system"
 
     @property
     def tenancy_enabled(self) -> bool:
@@ -263,6 +273,8 @@ _VALIDATORS: dict[str, Callable[[str, object], Any]] = {
     "METER": maker(*METER_METHODS),
     "TRACER": maker(*TRACER_METHODS),
     "SYSTEM_TENANT_VALUE": tenant_value,
+    "ROLES": callable_value("of a user and a tenant id that gives the user's roles"),
+    "JOBS_WRITE_AS": choice("system", "caller"),
 }
 
 

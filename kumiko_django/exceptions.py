@@ -6,6 +6,8 @@ run live in the room that uses them.
 
 from __future__ import annotations
 
+from django.core import exceptions as of_django
+
 
 class KumikoError(Exception):
     """Root of all errors of this package; catch it to catch them all.
@@ -55,6 +57,17 @@ class TenantRequired(KumikoError):
 
 class ScopeError(KumikoError):
     """A scope is used wrongly: a bad tenant id, or work for another tenant than the ambient one."""
+
+
+class UnknownHandlerError(KumikoError, LookupError):
+    """No registered write or query handler has this name (B166)."""
+
+
+class AccessDenied(KumikoError, of_django.PermissionDenied):
+    """Whoever acts may not do this: a role or a grant is missing, which the message names (P103).
+
+    Django answers a request in which it is raised with 403.
+    """
 
 
 class BrokerUnavailable(KumikoError):

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.translation import ngettext
 
+from example_project.orders.handlers import CONFIRM_ORDER
 from example_project.orders.models import Customer, Order, OrderImport
+from kumiko_django import tenant_scope
+from kumiko_django.handlers import write
 
 
 @admin.register(Customer)
@@ -30,3 +36,14 @@ class OrderAdmin(admin.ModelAdmin):
     search_fields = ("number", "article")
     autocomplete_fields = ("customer",)
     readonly_fields = ("confirmed_at", "source")
+    actions = ("confirm",)
+
+    @admin.action(description="Confirm the orders")
+    def confirm(self, request: HttpRequest, queryset: QuerySet[Order]) -> None:
+        # For the support only: being an administrator is no role.
+        for order in queryset:
+            with tenant_scope(order.tenant_id):
+                write(CONFIRM_ORDER, {"order": order.pk}, user=request.user)
+        count = len(queryset)
+        message = ngettext("%d order is confirmed.", "%d orders are confirmed.", count)
+        self.message_user(request, message % count)

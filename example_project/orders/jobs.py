@@ -20,6 +20,7 @@ from example_project.orders.csv_rows import (
     count_rows,
     read_rows,
 )
+from example_project.orders.handlers import CONFIRM_ORDER
 from example_project.orders.models import Customer, Order, OrderImport
 from example_project.orders.signals import orders_imported
 from kumiko_django import Backoff, JobContext, On, Unrecoverable, VisibleRun, job
@@ -114,5 +115,5 @@ def confirm_order(payload: dict[str, Any], ctx: JobContext) -> None:
     """Confirm an order. Somebody waits for it, so it runs in the lane for short work."""
     order = Order.objects.select_related("customer").get(pk=payload["order"], tenant=ctx.tenant_id)
     ctx.about(order)
-    Order.objects.filter(pk=order.pk, confirmed_at=None).update(confirmed_at=timezone.now())
+    ctx.write(CONFIRM_ORDER, {"order": order.pk})
     ctx.log.info("order confirmed", number=order.number, amount=order.amount)

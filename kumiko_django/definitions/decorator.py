@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import difflib
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from asgiref.sync import markcoroutinefunction
 
 from kumiko_django.definitions.boot import BootGate
 from kumiko_django.definitions.concurrency import Concurrency, ConcurrencyScope, Window
+from kumiko_django.definitions.grants import Grant
 from kumiko_django.definitions.job import JobDefinition, TenantRule
 from kumiko_django.definitions.options import Backoff, Duration, Lane, Priority
 from kumiko_django.definitions.registry import registry
@@ -181,6 +182,7 @@ def job(
     boot_gate: BootGate = ...,
     tenant_visible_failure: VisibleFailure | None = ...,
     tenant_visible_run: VisibleRun | None = ...,
+    escape_hatches: Mapping[Grant, str] = ...,
     description: str = ...,
 ) -> Callable[[Callable[P, R]], Job[P, R]]: ...
 def job(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:

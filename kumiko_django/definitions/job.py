@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
@@ -13,6 +13,7 @@ from kumiko_django.definitions import names
 from kumiko_django.definitions.aliases import check_aliases
 from kumiko_django.definitions.boot import BootGate, check_boot
 from kumiko_django.definitions.concurrency import Concurrency, ConcurrencyScope, Window
+from kumiko_django.definitions.grants import Grants, check_escape_hatches
 from kumiko_django.definitions.handler import check_handler, innermost, place, runs_on_loop
 from kumiko_django.definitions.options import (
     DEFAULT_BACKOFF,
@@ -81,6 +82,7 @@ class JobDefinition:
             ``one-at-a-time`` by one of them after the other (P58, P60).
         tenant_visible_failure: What the tenant is told of a final failure, and of which subject.
         tenant_visible_run: The tenant sees the latest run of each subject.
+        escape_hatches: What the job may do that others may not, by grant, with the reason why.
         description: A sentence for operators; by default the first line of the handler's docstring.
 
     Raises:
@@ -113,6 +115,7 @@ class JobDefinition:
     boot_gate: BootGate = False
     tenant_visible_failure: VisibleFailure | None = None
     tenant_visible_run: VisibleRun | None = None
+    escape_hatches: Mapping[str, str] = field(default_factory=Grants)
     description: str = ""
     payload_schema: PayloadSchema | None = field(init=False, repr=False, default=None)
 
@@ -134,6 +137,7 @@ class JobDefinition:
         check_timeout(self.timeout, where)
         check_max_defers(self.max_defers, where)
         self._set("aliases", check_aliases(self.aliases, where))
+        self._set("escape_hatches", check_escape_hatches(self.escape_hatches, where))
         check_boot(self, where)
         check_visible(self, where)
         if not self.description:

@@ -61,8 +61,10 @@ def name_after(function_name: str, where: str) -> str:
     return name
 
 
-def qualify(app_label: object, name: str, where: str, longest: int = MAX_NAME_LENGTH) -> str:
-    """The qualified name of job ``name`` in the app ``app_label``.
+def qualify(
+    app_label: object, name: str, where: str, longest: int = MAX_NAME_LENGTH, *, kind: str = "job"
+) -> str:
+    """The qualified name of ``name`` in the app ``app_label``: ``<app>:<kind>:<name>``.
 
     Raises:
         DefinitionError: The app's label has no kebab-case form, or the result is too long.
@@ -73,7 +75,7 @@ def qualify(app_label: object, name: str, where: str, longest: int = MAX_NAME_LE
             f"{where}: the app label {app_label!r} has no kebab-case form; give the AppConfig a "
             "label of lower-case letters, digits and underscores."
         )
-    qualified = f"{segment}:job:{name}"
+    qualified = f"{segment}:{kind}:{name}"
     if len(qualified) > longest:
         raise DefinitionError(
             f"{where}: {qualified!r} is longer than {longest} characters; shorten name=."
@@ -81,10 +83,11 @@ def qualify(app_label: object, name: str, where: str, longest: int = MAX_NAME_LE
     return qualified
 
 
-def is_qualified(name: str) -> bool:
-    """Whether ``name`` has the form ``<app-label>:job:<name>``."""
+def is_qualified(name: str, *kinds: str) -> bool:
+    """Whether ``name`` has the form ``<app-label>:job:<name>``, or that of other ``kinds``."""
     parts = name.split(":")
-    return len(parts) == 3 and parts[1] == "job" and all(map(_is_segment, (parts[0], parts[2])))
+    of_kind = len(parts) == 3 and parts[1] in (kinds or ("job",))
+    return of_kind and _is_segment(parts[0]) and _is_segment(parts[2])
 
 
 def _is_segment(text: str) -> bool:

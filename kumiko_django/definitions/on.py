@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from kumiko_django.definitions import names
 from kumiko_django.exceptions import DefinitionError, PayloadError
 from kumiko_django.types.jsonable import JSON, to_jsonable
 
@@ -60,6 +61,20 @@ def event_name_problem(name: object) -> str | None:
     if len(name) > MAX_EVENT_NAME_LENGTH:
         return f"The event name {name[:20]!r}... is longer than {MAX_EVENT_NAME_LENGTH} characters."
     return None
+
+
+def emitted_name_problem(name: object) -> str | None:
+    """The same for an event that anybody emits: those of write handlers only these send.
+
+    So a job that listens to a write may rely on the access rules of its handler.
+    """
+    problem = event_name_problem(name)
+    if problem is None and names.is_qualified(str(name), "write", "query"):
+        return (
+            f"The event name {name!r} is that of a handler, and only a write that has succeeded "
+            "sends it. Call the handler, or choose a name of another form."
+        )
+    return problem
 
 
 def _same(one: JSON, other: Scalar) -> bool:

@@ -10,7 +10,7 @@ from django.db.models.signals import ModelSignal
 from django.dispatch import Signal
 
 from kumiko_django.definitions.handler import innermost, place, runs_on_loop
-from kumiko_django.definitions.on import event_name_problem
+from kumiko_django.definitions.on import emitted_name_problem
 from kumiko_django.events.emission import aemit, emit, has_listeners
 from kumiko_django.events.signal_payloads import default_payload
 from kumiko_django.exceptions import DefinitionError
@@ -179,7 +179,7 @@ def _check(signal: object, event: object, functions: Mapping[str, object]) -> No
             "bind_signal takes a Django signal and the name of an event, e.g. "
             f"bind_signal(post_save, 'order.saved', sender=Order); {signal!r} is no signal."
         )
-    problem = event_name_problem(event)
+    problem = emitted_name_problem(event)
     if problem is not None:
         raise DefinitionError(f"bind_signal: {problem}")
     for option, function in functions.items():

@@ -98,6 +98,12 @@ async def aemit(
         return await _aemit(_matches(checked, tenant_id, triggered_by), using)
 
 
+def announce(event: Event, using: str) -> list[Dispatched]:
+    """Emit an event that is checked already, in the ambient scope: for the rooms above."""
+    with observed.emitting(event.name):
+        return _emit(_matches(event, AMBIENT, None), using)
+
+
 def _emit(matches: Sequence[_Match], using: str | None) -> list[Dispatched]:
     patience = _Patience()
     for match in matches:

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from kumiko_django.broker.envelope import TriggerEvent, refuse_reserved_keys
-from kumiko_django.definitions.on import event_name_problem
+from kumiko_django.definitions.on import emitted_name_problem, event_name_problem
 from kumiko_django.exceptions import PayloadError
 from kumiko_django.types.ids import new_job_id
 from kumiko_django.types.jsonable import JSON, to_jsonable
@@ -36,14 +36,22 @@ class Event:
     source: TriggerEvent | None
 
     @classmethod
-    def of(cls, name: object, payload: object, event_id: object, headers: object) -> Event:
-        """Check what was given.
+    def of(
+        cls,
+        name: object,
+        payload: object,
+        event_id: object,
+        headers: object,
+        *,
+        of_handler: bool = False,
+    ) -> Event:
+        """Check what was given; ``of_handler`` where a write handler sends the event.
 
         Raises:
             ValueError: The name, the id or the headers are wrong.
             PayloadError: The payload cannot travel.
         """
-        problem = event_name_problem(name)
+        problem = (event_name_problem if of_handler else emitted_name_problem)(name)
         if problem is not None:
             raise ValueError(problem)
         where = f"event {name}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from kumiko_django.facets.protocols import Config, Files, Secrets
+from kumiko_django.types.ids import SYSTEM_USER_ID
 
-SYSTEM_USER_ID: Final = "00000000-0000-0000-0000-000000000000"
-"""Who acts in a job, whoever has caused it (B238)."""
+__all__ = ["SYSTEM_USER_ID", "FacetRequest"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,9 @@ from kumiko_django.dispatching import dispatcher
 from kumiko_django.dispatching.results import Dispatched
 from kumiko_django.facets.protocols import Config, Derivatives, Files, Notify, Secrets
 from kumiko_django.facets.provided import Facets
-from kumiko_django.facets.request import SYSTEM_USER_ID
+from kumiko_django.handlers.in_run import RunIdentity
+from kumiko_django.handlers.of_context import CallsHandlers
+from kumiko_django.handlers.principals import Principal, system_principal
 from kumiko_django.observability.chosen import get_meter
 from kumiko_django.observability.meter import Metrics
 from kumiko_django.run.deferral import Deferral, deferral
@@ -29,14 +31,6 @@ class TriggeredBy:
 
     id: str
     tenant_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class SystemUser:
-    """Whom a job acts as, in the tenant that it runs for (B160, B238)."""
-
-    tenant_id: str
-    id: str = SYSTEM_USER_ID
 
 
 class Notes:
@@ -55,7 +49,7 @@ class Notes:
 
 
 @dataclass(frozen=True)
-class JobContext:
+class JobContext(CallsHandlers):
     """Facts about the run and what its handler can do.
 
     Attributes:
@@ -92,6 +86,7 @@ class JobContext:
     _notes: Notes
     _cancellation: Cancellation
     _facets: Facets
+    _identity: RunIdentity
     _can_be_deferred: bool = True
     fencing_token: int | None = None
 
@@ -138,9 +133,9 @@ class JobContext:
         return self._facets.tz
 
     @property
-    def system_user(self) -> SystemUser:
+    def system_user(self) -> Principal:
         """Whom the run acts as; who caused it is ``triggered_by``."""
-        return SystemUser(self.tenant_id)
+        return system_principal(self.tenant_id)
 
     def metrics_for(self, /, **labels: str) -> Metrics:
         """Metrics of your own, with the label ``job``; they go nowhere where no ``METER`` is set.

@@ -17,6 +17,8 @@ from kumiko_django.definitions.options import Backoff
 from kumiko_django.definitions.registry import registry
 from kumiko_django.exceptions import ScopeError
 from kumiko_django.facets.provided import Facets
+from kumiko_django.handlers.identity import current_run
+from kumiko_django.handlers.in_run import RunIdentity
 from kumiko_django.history.events import LogLine, RunEnded, RunStarted
 from kumiko_django.history.recorder import Recorder
 from kumiko_django.run.context import JobContext, Notes, TriggeredBy
@@ -32,8 +34,9 @@ from kumiko_django.run.outcome import (
     error_of,
     is_final,
 )
+from kumiko_django.run.surroundings import ambient_values
 from kumiko_django.run.visible import message_key, visible_at_end, visible_of
-from kumiko_django.tenancy.scope import clean_tenant_id, run_scope
+from kumiko_django.tenancy.scope import clean_tenant_id
 from kumiko_django.types import ambient
 from kumiko_django.types.ambient import TraceContext
 from kumiko_django.types.ids import SYSTEM, uuid7
@@ -57,6 +60,7 @@ class Run:
         self.tenant_id = SYSTEM
         self.request_id = str(uuid4())
         self.trace: TraceContext | None = None
+        self._identity = RunIdentity(self)
         self.around: Context | None = None
         """The context in which the handler is called, where the run's span has made one."""
         self.started_at = dt.datetime.now(dt.UTC)
@@ -118,6 +122,10 @@ class Run:
         """Write a line of ours into the run's log."""
         self._book.write("warn", message, {})
 
+    def note(self, message: str) -> None:
+        """Write one that warns of nothing."""
+        self._book.write("info", message, {})
+
     def _note_cancelled(self, reason: str) -> None:
         self.warn(f"cancelled: {reason}")
 
@@ -159,19 +167,11 @@ class Run:
         Args:
             tenant_id: Whose scope it has; by default that of the run's tenant.
         """
-        origin = self.meta.write_origin
-        values: dict[ContextVar[Any], Any] = {
-            ambient.scope: run_scope(tenant_id or self.tenant_id),
-            ambient.user_id: self.meta.triggered_by_id,
-            ambient.request_id: self.request_id,
-            ambient.correlation_id: self.correlation_id,
-            ambient.write_origin: None if origin is None else origin.via(self.name),
-            ambient.trace: self.trace,
-            ambient.run: ambient.RunIds(self.run_id, self.delivery.job_id),
-            ambient.handler: self.name,
-            ambient.feature: None if self.definition is None else self.definition.app_label,
-        }
-        return ambient.context_with(values)
+        return ambient.context_with(self.ambient_values(tenant_id))
+
+    def ambient_values(self, tenant_id: str | None = None) -> dict[ContextVar[Any], Any]:
+        """The values themselves; arguments as :meth:`surroundings`."""
+        return ambient_values(self, tenant_id) | {current_run: self._identity}
 
     def context(self) -> JobContext:
         """What the handler is given."""
@@ -193,6 +193,7 @@ class Run:
             _notes=self._notes,
             _cancellation=self.delivery.cancellation,
             _facets=Facets(self.tenant_id, self.name, user, self.correlation_id),
+            _identity=self._identity,
             _can_be_deferred=self.delivery.queued,
             fencing_token=self.delivery.fencing_token,
         )

@@ -9,6 +9,8 @@ from typing import Final
 
 SYSTEM: Final = "00000000-0000-4000-8000-000000000000"
 """The tenant of work that belongs to no tenant; also its spelling on the wire and in rows."""
+SYSTEM_USER_ID: Final = "00000000-0000-0000-0000-000000000000"
+"""Who acts in a job, whoever has caused it (B238)."""
 
 
 def uuid7() -> uuid.UUID:

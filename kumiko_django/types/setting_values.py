@@ -54,3 +54,15 @@ def tenant_value(key: str, value: object) -> Any:
             f"{value!r}."
         )
     return value
+
+
+def choice(*allowed: str) -> Callable[[str, object], str]:
+    """Check for one of some texts."""
+
+    def validate(key: str, value: object) -> str:
+        if value not in allowed:
+            known = " or ".join(map(repr, allowed))
+            raise SettingsError(f"KUMIKO[{key!r}] must be {known}, not {value!r}.")
+        return str(value)
+
+    return validate

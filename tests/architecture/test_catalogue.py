@@ -29,9 +29,8 @@ GRAVEST = [
     )
 ]  # fmt: skip
 PLANNED = {
-    "escape hatches and their audit": "B012 B140 B149 B150 B151 B152 B153 B239 P103",
+    "escape hatches and their audit": "B012 B140 B149 B150 B151 B152 B153",
     "the databases of the context": "B016 B145 B146 B147 B148 B244",
-    "handlers and identity": "B163 B164 B165 B166 B167 B174 B238 P102",
     "the gate for personal data": "B173",
     "the outbox, and retrying from the history": "P63 P74",
 }

@@ -187,6 +187,22 @@ def test_an_admin_action_dispatches_for_the_tenant_of_each_row(site: Site, clien
     wait_until(is_paid, description="the invoice is paid", timeout=60)
 
 
+def test_the_support_confirms_orders_through_the_handler_of_the_job(
+    site: Site, client: Client
+) -> None:
+    """B163: the same write for a user with the role, in the admin, and for the job."""
+    number = "HAND-2"
+    assert client.post("acme", "orders/", {**ORDER, "number": number}).status == 201
+    admin = AdminBrowser(site.url, site.secrets.admin_user, site.secrets.admin_password)
+    path = f"/admin/orders/order/?q={number}&tenant__id__exact=acme"
+    key = re.search(r'name="_selected_action" value="(\d+)"', admin.page(path))
+    assert key
+
+    page = admin.submit(path, {"action": "confirm", "_selected_action": key[1]})
+
+    assert "1 order is confirmed." in page
+
+
 def test_without_redis_a_request_is_asked_to_try_again(site: Site, tmp_path: Path) -> None:
     """A dispatch outside a transaction raises ``BrokerUnavailable``; the view makes it a 503."""
     web = f"127.0.0.1:{free_port()}"

@@ -13,7 +13,7 @@ FOLDER: Final = "tests/regressions"
 
 ITEMS: Final = (
     "P01", "P02", "P03", "P12", "P13", "P15", "P23", "P24", "P25", "P32", "P39", "P40", "P48",
-    "P49", "P58", "P64", "P67", "P68", "P73", "P87", "P95", "P104", "P106",
+    "P49", "P58", "P64", "P67", "P68", "P73", "P87", "P95", "P102", "P103", "P104", "P106",
 )  # fmt: skip
 """The severe weaknesses whose remedy is built; whoever builds another one's adds it here."""
 

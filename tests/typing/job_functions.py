@@ -35,6 +35,7 @@ def plain(payload: dict[str, Any], ctx: JobContext) -> int:
     aliases=["old"],
     run_on_boot=True,
     boot_gate="one-at-a-time",
+    escape_hatches={"system_identity": "writes in the name of users"},
     description="Sends reminders.",
 )
 def typed(payload: Reminder, ctx: JobContext) -> str:
@@ -67,6 +68,10 @@ def wrong_lane(payload: Any, ctx: Any) -> None: ...
 
 @job(boot_gate="once")  # type: ignore[call-overload, untyped-decorator]
 def wrong_gate(payload: Any, ctx: Any) -> None: ...
+
+
+@job(escape_hatches={"root": "why not"})  # type: ignore[dict-item]
+def wrong_grant(payload: Any, ctx: Any) -> None: ...
 
 
 @job(time_out=5)  # type: ignore[call-overload, untyped-decorator]

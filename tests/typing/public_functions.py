@@ -23,10 +23,14 @@ from kumiko_django import (
     dispatch_many,
     emit,
     job,
+    query_handler,
     registry,
     system_scope,
     tenant_scope,
+    write_handler,
 )
+from kumiko_django.handlers import HandlerContext, awrite, query, system_user, write
+from kumiko_django.types.jsonable import JSON
 
 
 @job
@@ -100,3 +104,37 @@ async def scopes() -> None:
     tenant_scope(None)  # type: ignore[arg-type]
     text: str = SYSTEM
     text.upper()
+
+
+@write_handler("create-order", roles=["staff"])
+def create_order(payload: dict[str, Any], ctx: HandlerContext) -> int:
+    return len(payload) + len(ctx.user.roles)
+
+
+@query_handler(roles={"staff"})
+async def orders(payload: dict[str, Any], ctx: HandlerContext) -> str:
+    return ctx.tenant_id
+
+
+@write_handler()  # roles are missed when it runs: there is no type for "not empty"
+def nobody(payload: Any, ctx: Any) -> None: ...
+
+
+@query_handler("orders", using="default")  # type: ignore[call-arg]
+def has_no_transaction(payload: Any, ctx: Any) -> None: ...
+
+
+async def handlers_are_called(ctx: HandlerContext) -> None:
+    assert_type(create_order({}, ctx), int)
+    assert_type(write("shop:write:create-order", {}, user=7, event_id="e"), JSON)
+    assert_type(await awrite("shop:write:create-order", user=system_user("why")), JSON)
+    assert_type(query("shop:query:orders"), JSON)
+    pending: Coroutine[Any, Any, str] = orders({}, ctx)
+    pending.close()
+
+
+async def handlers_are_called_by_jobs(ctx: kumiko_django.JobContext) -> None:
+    assert_type(ctx.write("shop:write:create-order", event_id=ctx.job_id), JSON)
+    assert_type(await ctx.awrite_as(7, "shop:write:create-order", {}), JSON)
+    assert_type(ctx.query_as(7, "shop:query:orders"), JSON)
+    assert_type(await ctx.aquery_as_member(ctx.triggered_by, "shop:query:orders"), JSON)

@@ -17,6 +17,7 @@ from django.core.management.base import (
 from kumiko_django.conf import get_settings
 from kumiko_django.definitions.options import LANES, Lane
 from kumiko_django.exceptions import BrokerUnavailable, KumikoError
+from kumiko_django.handlers.identity import only_in_runs
 from kumiko_django.management.arguments import seconds
 from kumiko_django.worker import inspection, loop
 from kumiko_django.worker.boot import CannotReset, reset_boot_job
@@ -104,6 +105,8 @@ class Command(BaseCommand):
             self._require(inspection.check_database())
             # Not so through call_command: then the process is the caller's, and goes on.
             owns_process = bool(getattr(self, "_called_from_command_line", False))
+            if owns_process:
+                only_in_runs()
             retired = loop.run(_host(config, owns_process=owns_process))
         except BrokerUnavailable as error:
             raise CommandError(str(error), returncode=ExitCode.BROKER_UNAVAILABLE) from error

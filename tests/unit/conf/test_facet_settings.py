@@ -1,4 +1,4 @@
-"""The keys of ``KUMIKO`` for requests and facets, right and wrong."""
+"""The keys of ``KUMIKO`` for requests, facets and handlers, right and wrong."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from kumiko_django.types.dotted import load_callable
 
 pytestmark = pytest.mark.once
 
-CALLABLES = ("REQUEST_TENANT", "FILES", "DERIVATIVES", "NOTIFY", "CONFIG", "SECRETS", "TIME_ZONE")
+CALLABLES = (
+    "REQUEST_TENANT", "FILES", "DERIVATIVES", "NOTIFY", "CONFIG", "SECRETS", "TIME_ZONE", "ROLES",
+)  # fmt: skip
 
 
 def function(argument: Any) -> Any:
@@ -39,6 +41,8 @@ def test_a_callable_or_its_path(key: str) -> None:
         ("CONFIG", {}),
         ("DERIVATIVES", {"preview": function}),
         ("FILES_STORAGE", "private"),
+        ("JOBS_WRITE_AS", "system"),
+        ("JOBS_WRITE_AS", "caller"),
     ],
 )
 def test_what_else_is_right(key: str, value: Any) -> None:
@@ -56,6 +60,9 @@ def test_what_else_is_right(key: str, value: Any) -> None:
         ("TIME_ZONE", {}, "of the tenant id"),
         ("CONFIG", False, "a dict"),
         ("FILES", {}, "False for no such facet"),
+        ("ROLES", False, "of a user and a tenant id"),
+        ("JOBS_WRITE_AS", "user", "must be 'system' or 'caller', not 'user'"),
+        ("JOBS_WRITE_AS", True, "must be 'system' or 'caller', not True"),
         ("FILES_STORAGE", "", "must not be empty"),
         ("FILES_STORAGE", False, "must be text"),
     ],

@@ -24,11 +24,12 @@ EXPECTED = {
     "UnknownJobError", "PayloadError", "PayloadTooLarge", "TenantRequired", "ScopeError",
     "BrokerUnavailable", "Unrecoverable", "FacetMissing", "pending_count", "apending_count",
     "VisibleFailure", "VisibleRun",
+    "write_handler", "query_handler", "AccessDenied", "UnknownHandlerError",
 }  # fmt: skip
 # Public as well, but no model can be made before Django's apps are there, as a star import would.
 MODELS = {"TenantModel", "TenantMixin"}
 LATER = {
-    "RateLimit", "accepts_personal_data", "write_handler", "query_handler", "AccessDenied",
+    "RateLimit", "accepts_personal_data",
 }  # fmt: skip
 
 

@@ -24,6 +24,7 @@ def by_position(instance: Any, /) -> dict[str, Any]:
         ((Signal, "e"), {}, "is no signal"),
         ((Signal(), ""), {}, "bind_signal: The name of an event is a text"),
         ((Signal(), " e"), {}, "space at an end"),
+        ((Signal(), "shop:write:order"), {}, "'shop:write:order' is that of a handler"),
         ((Signal(), "e"), {"payload": {"n": 1}}, "payload must be a function of the signal's"),
         ((Signal(), "e"), {"when": True}, "when must be a function"),
         ((Signal(), "e"), {"payload": by_position}, "by_position takes some by position only"),

@@ -116,3 +116,13 @@ def test_job_ids() -> None:
     assert len(others | {job_id}) == 5
     assert event_job_id("a", "1b", "j", "t") != event_job_id("a1", "b", "j", "t")
     assert len(event_job_id("x" * 200, "y" * 255, "z" * 200, "t" * 128)) <= 255
+
+
+@pytest.mark.parametrize("name", ["shop:write:create-order", "shop:query:orders"])
+def test_only_a_handler_sends_the_event_of_its_name(name: str) -> None:
+    """Surroundings 6: for successful results; nobody else can say that there was one."""
+    with pytest.raises(ValueError, match="is that of a handler, and only a write"):
+        Event.of(name, {}, None, None)
+    assert Event.of(name, {}, None, None, of_handler=True).name == name
+    for other in ("shop:write", "shop:write:Order", "shop:job:send", "a:b:c"):
+        assert Event.of(other, {}, None, None).name == other

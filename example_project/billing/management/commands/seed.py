@@ -7,10 +7,12 @@ import secrets
 from typing import Any, Final
 
 from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
 from django.core.management.base import BaseCommand
 from django.db import transaction
 
 from example_project.factories import CustomerFactory, InvoiceFactory, TenantFactory
+from example_project.orders.handlers import SUPPORT
 from example_project.seeds import INVOICE_BY_CARD, LATE_CUSTOMERS, TENANTS
 from example_project.tenants.models import Tenant
 
@@ -52,4 +54,5 @@ def _admin_password() -> str:
     )
     admin.set_password(password)
     admin.save()
+    admin.groups.add(Group.objects.get_or_create(name=SUPPORT)[0])
     return password

@@ -41,12 +41,63 @@ def works(payload: dict[str, Any], ctx: JobContext) -> None:
         raise ValueError("on purpose")
 
 
-async def with_package(redis_url: str, queue: str, step: Callable[[Queue], Any]) -> Any:
-    client = Queue(queue, {"connection": redis_url})
-    try:
-        return await step(client)
-    finally:
-        await client.close()
+class Ways:
+    """Ways into a queue; each gives the ids of what it has put there."""
+
+    def __init__(self, redis_url: str, queue: str) -> None:
+        self._redis_url = redis_url
+        self._queue = queue
+
+    def all(self) -> dict[str, Callable[[], list[str]]]:
+        return {
+            "dispatched": self.sent,
+            "dispatched as low": lambda: self.sent(priority="low"),
+            "dispatched as high": lambda: self.sent(priority="high"),
+            "dispatched with a number": lambda: self.sent(priority=7),
+            "delayed": lambda: self.sent(delay=0.02),
+            "delayed as low": lambda: self.sent(delay=0.02, priority="low"),
+            "tried again": lambda: self.sent(fails=1),
+            "tried again as low": lambda: self.sent(fails=1, priority="low"),
+            "given a turn": self.in_turn,
+            "promoted": self.promoted,
+            "held up by a pause": self.resumed,
+            "added by others": self.added,
+        }
+
+    def sent(self, fails: int = 0, **how: Any) -> list[str]:
+        return [dispatch(NAME, {"fails": fails}, tenant_id="acme", **how).job_id]
+
+    def in_turn(self) -> list[str]:
+        made = [dispatch("testapp:job:in-turn", {}, tenant_id="acme") for _ in range(3)]
+        return [one.job_id for one in made]
+
+    def promoted(self) -> list[str]:
+        (job_id,) = self.sent(delay=3600)
+
+        async def promote(queue: Queue) -> None:
+            await (await Job.fromId(queue, job_id)).promote()
+
+        self._with_package(promote)
+        return [job_id]
+
+    def resumed(self) -> list[str]:
+        self._with_package(lambda queue: queue.pause())
+        job_ids = self.sent()
+        self._with_package(lambda queue: queue.resume())
+        return job_ids
+
+    def added(self) -> list[str]:
+        return add_raw(self._redis_url, self._queue, [(NAME, {"_tenantId": "acme"}, {})])
+
+    def _with_package(self, step: Callable[[Queue], Any]) -> None:
+        async def call() -> None:
+            queue = Queue(self._queue, {"connection": self._redis_url})
+            try:
+                await step(queue)
+            finally:
+                await queue.close()
+
+        asyncio.run(call())
 
 
 def ended(job_id: str, how: str) -> None:
@@ -69,45 +120,9 @@ def test_every_way_into_a_queue_wakes_a_worker(
     turn, and by other clients; one after the other, so that the worker falls asleep before each."""
     define(works, name="works", retries=1, backoff=Backoff.fixed(0.01))
     define(works, name="in-turn", concurrency="sequential")
-    queue = queue_state("worker").queue
-
-    def sent(**how: Any) -> list[str]:
-        return [dispatch(NAME, how.pop("payload", {}), tenant_id="acme", **how).job_id]
-
-    def in_turn() -> list[str]:
-        made = [dispatch("testapp:job:in-turn", {}, tenant_id="acme") for _ in range(3)]
-        return [one.job_id for one in made]
-
-    def promoted() -> list[str]:
-        (job_id,) = sent(delay=3600)
-
-        async def promote(client: Queue) -> None:
-            await (await Job.fromId(client, job_id)).promote()
-
-        asyncio.run(with_package(redis_url, queue, promote))
-        return [job_id]
-
-    def resumed() -> list[str]:
-        asyncio.run(with_package(redis_url, queue, lambda client: client.pause()))
-        job_ids = sent()
-        asyncio.run(with_package(redis_url, queue, lambda client: client.resume()))
-        return job_ids
-
-    ways: dict[str, Callable[[], list[str]]] = {
-        "dispatched": sent,
-        "dispatched as low": lambda: sent(priority="low"),
-        "dispatched as high": lambda: sent(priority="high"),
-        "dispatched with a number": lambda: sent(priority=7),
-        "delayed": lambda: sent(delay=0.02),
-        "delayed as low": lambda: sent(delay=0.02, priority="low"),
-        "tried again": lambda: sent(payload={"fails": 1}),
-        "tried again as low": lambda: sent(payload={"fails": 1}, priority="low"),
-        "given a turn": in_turn,
-        "promoted": promoted,
-        "held up by a pause": resumed,
-        "added by others": lambda: add_raw(redis_url, queue, [(NAME, {"_tenantId": "acme"}, {})]),
-    }
-    later = sent(delay=3600)  # for which it sleeps, too
+    made = Ways(redis_url, queue_state("worker").queue)
+    ways = made.all()
+    later = made.sent(delay=3600)  # for which it sleeps, too
     host("worker", concurrency=concurrency)
     seed = time.time_ns()
     order = [*ways, *random.Random(seed).choices(list(ways), k=ROUNDS - len(ways))]

@@ -69,7 +69,7 @@ class Consumer:
         self._changed = asyncio.Event()
         self._stopping = False
         self._leaving = asyncio.Event()
-        self._entrance = Entrance(self._worker, desk, self._leaving, self._lock_lost)
+        self._entrance = Entrance(self._worker, desk, self._keeper, self._leaving, self._lock_lost)
         self._idle: asyncio.Future[None] | None = None
         self._token_base = uuid4().hex
         self._fetches = 0

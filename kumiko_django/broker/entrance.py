@@ -14,6 +14,7 @@ from redis.exceptions import RedisError, ResponseError
 from kumiko_django.broker.delivery import Delivery, Desk, Verdict
 from kumiko_django.broker.door import Claim
 from kumiko_django.broker.lane_worker import LaneWorker
+from kumiko_django.broker.locks import LockKeeper
 from kumiko_django.broker.rules import Rules
 
 logger = logging.getLogger("kumiko_django.broker")
@@ -29,11 +30,13 @@ class Entrance:
         self,
         worker: LaneWorker,
         desk: Desk,
+        keeper: LockKeeper,
         leaving: asyncio.Event,
         on_lost: Callable[[str, str], None],
     ) -> None:
         self._worker = worker
         self._desk = desk
+        self._keeper = keeper
         self._leaving = leaving
         self._on_lost = on_lost
 
@@ -72,11 +75,18 @@ class Entrance:
         """Ask for as long as it takes: a job that is let go counts as one that lost its worker."""
         pause = _FIRST_PAUSE
         while True:
+            # A renewal that comes after the parking would take the lock for lost.
+            self._keeper.release(token, delivery.job_id)
             try:
-                return await self._worker.claim(delivery, token, rules)
+                claim = await self._worker.claim(delivery, token, rules)
             except (RedisError, OSError) as error:
                 if isinstance(error, ResponseError) or self._leaving.is_set():
                     raise
+                self._keeper.hold(token, delivery.job_id)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._leaving.wait(), pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
+            else:
+                if claim.verdict in ("run", "skipped"):
+                    self._keeper.hold(token, delivery.job_id)
+                return claim

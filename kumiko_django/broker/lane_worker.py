@@ -45,7 +45,6 @@ _PARENT_OPTIONS = (
     "removeDependencyOnFailure",
 )  # fmt: skip
 
-
 _FATES = {-1: Fate.GONE, -4: Fate.BARRED, -9: Fate.BARRED}
 """What the package's scripts mean: no such job, children pending, children failed. Whatever else
 they refuse is no longer ours: another worker has the job, or had it."""
@@ -231,11 +230,11 @@ class LaneWorker:
     async def _next(self, answer: list[Any], token: str) -> Taken | None:
         """What was fetched with a settlement. Whatever goes wrong now is not the settlement's."""
         data, job_id, _ = fetched_of(answer)
-        if job_id is None:
-            return None
         try:
-            return await self._taken(data, job_id, token)
-        except (RedisError, OSError):
+            return None if job_id is None else await self._taken(data, job_id, token)
+        except records.OtherKind:
+            raise
+        except Exception:
             logger.warning("Job %s was fetched and could not be looked at; it is handed out again "
                            "when its lock has run out", job_id, exc_info=True)  # fmt: skip
             return None

@@ -31,5 +31,11 @@ class Mailbox:
     def _deliver(self) -> None:
         # Before emptying it: what is posted from now on wakes the loop again.
         self._woken = False
-        while self._calls:
-            self._calls.popleft()()
+        try:
+            while self._calls:
+                self._calls.popleft()()
+        finally:
+            # A fault of ours, which the loop tells of. What was posted after it does not wait for
+            # the next one: there may be none.
+            if self._calls:
+                self._loop.call_soon(self._deliver)

@@ -185,9 +185,21 @@ def _set(future: Future[Any], result: Any, error: BaseException | None) -> None:
     if isinstance(error, _Cancelled):
         return
     if error is not None:
-        future.set_exception(error)
+        future.set_exception(_acceptable(error))
     else:
         future.set_result(result)
+
+
+def _acceptable(error: BaseException) -> BaseException:
+    """The error as a future takes it; one that refused it would be waited for for ever.
+
+    Of a StopIteration it makes what Python makes of one that leaves a coroutine.
+    """
+    if not isinstance(error, StopIteration):
+        return error
+    made = RuntimeError("a function raised StopIteration")
+    made.__cause__ = error
+    return made
 
 
 def _post(
@@ -200,6 +212,6 @@ def _arrive(future: asyncio.Future[Any], result: Any, error: BaseException | Non
     if future.done():
         return
     if error is not None:
-        future.set_exception(error)
+        future.set_exception(_acceptable(error))
     else:
         future.set_result(result)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
+
+witnesses: list[Callable[[], str]] = []
+"""Asked what they see when a wait was in vain. It is printed; pytest shows it with the failure."""
 
 
 def wait_until(
@@ -84,4 +88,6 @@ async def await_until(
 
 
 def _complaint(description: str, timeout: float, value: object) -> str:
+    for witness in list(witnesses):
+        print(witness(), file=sys.stderr)  # noqa: T201
     return f"waited {timeout:g} s in vain until {description}; the last value was {value!r}"

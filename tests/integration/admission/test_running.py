@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from typing import Any
@@ -11,6 +12,10 @@ from django.db import transaction
 from pytest_django import Settings
 
 from kumiko_django import Backoff, JobContext, adispatch, dispatch, dispatch_many, signals
+from kumiko_django.broker.delivery import Delivery
+from kumiko_django.broker.door import Claim
+from kumiko_django.broker.lane_worker import LaneWorker
+from kumiko_django.broker.rules import Rules
 from kumiko_django.history.models import JobRun
 from tests.helpers.queues import QueueState
 from tests.helpers.waiting import wait_until
@@ -148,6 +153,42 @@ def test_a_cap_holds_while_it_runs(
     )
     assert JobRun.objects.count() == 40
     assert kept.left() == []
+
+
+def test_one_that_is_parked_has_lost_no_lock(
+    define: Define,
+    host: StartHost,
+    watch: Watch,
+    queue: QueueState,
+    redis_url: str,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """P12: it gives its lock back; a renewal finds that before we have the answer, and said that
+    another worker might run it."""
+    settings.KUMIKO = {**settings.KUMIKO, "LOCK_SECONDS": 1.0}
+    claim, parked = LaneWorker.claim, threading.Event()
+
+    async def answers_some_renewals_later(
+        self: LaneWorker, delivery: Delivery, token: str, rules: Rules
+    ) -> Claim:
+        answer = await claim(self, delivery, token, rules)
+        if answer.verdict == "parked":
+            await asyncio.sleep(0.8)
+            parked.set()
+        return answer
+
+    monkeypatch.setattr(LaneWorker, "claim", answers_some_renewals_later)
+    define(watch, name="works", concurrency="sequential")
+    watch.gate.clear()
+    add_raw(redis_url, queue.queue, [(NAME, {"number": n, "_tenantId": "acme"}, {}) for n in "ab"])
+    host("worker", concurrency=2)
+    assert parked.wait(10)
+    watch.gate.set()
+    completed(queue, 2)
+    assert watch.seen == ["a", "b"]
+    assert [line for line in caplog.messages if "lock" in line] == []
 
 
 def test_a_retry_gives_its_turn_up(

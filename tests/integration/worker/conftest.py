@@ -11,6 +11,7 @@ from kumiko_django import JobDefinition
 from kumiko_django.definitions.options import LANES, Lane
 from kumiko_django.definitions.registry import registry
 from kumiko_django.worker.config import HostConfig
+from tests.helpers.waiting import witnesses
 from tests.integration.worker.host_thread import Define, HostThread, StartHost
 
 
@@ -40,9 +41,11 @@ def host(transactional_db: None, queue_prefix: str) -> Iterator[StartHost]:
         )
         thread = HostThread(config)
         started.append(thread)
+        witnesses.append(thread.seen)
         return thread.start()
 
     yield start
     for thread in started:
+        witnesses.remove(thread.seen)
         if thread.running:
             thread.stop()

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import sys
 import threading
+import time
+import traceback
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
@@ -62,11 +66,48 @@ class HostThread:
     def running(self) -> bool:
         return self._thread.is_alive()
 
+    def seen(self) -> str:
+        """What goes on in it: for whoever reads of a wait that was in vain."""
+        lines = [f"--- {self._thread.name}: runs {self.running}, error {self.error!r}"]
+        if (host := self._host) is not None:
+            recorder = host._recorder
+            lines.append(
+                f"recorder: thread {recorder._thread.is_alive()}, unwritten {recorder._unwritten}, "
+                f"batch {bool(recorder._batch)}, being written {bool(recorder._being_written)}, "
+                f"away {recorder._database_is_away}, due at {recorder._due} of {time.monotonic()}"
+            )
+            for lane, consumer in host._consumers.items():
+                channel, due = consumer._worker.channel, consumer._worker._next_due_ms
+                lines.append(
+                    f"{lane}: {consumer.running} slots, idle {consumer._idle is not None}, away "
+                    f"{consumer._away}, stopping {consumer._stopping}, faults {consumer._faults}, "
+                    f"calls {len(channel._waiting)} and {len(channel._exchanges)}, due {due}"
+                )
+        lines.append(self._tasks())
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        for ident, frame in sys._current_frames().items():
+            lines += [f"thread {names.get(ident)}:", *traceback.format_stack(frame)[-3:]]
+        return "\n".join(lines)
+
+    def _tasks(self) -> str:
+        stacks, done = io.StringIO(), threading.Event()
+
+        def collect() -> None:
+            for task in asyncio.all_tasks(self.loop):
+                task.print_stack(limit=4, file=stacks)
+            done.set()
+
+        if self.loop is None or not self.running:
+            return "no event loop"
+        self.loop.call_soon_threadsafe(collect)
+        return stacks.getvalue() if done.wait(3) else "its event loop does not answer"
+
     def _run(self) -> None:
         try:
             asyncio.run(self._main())
-        except BaseException as error:  # noqa: BLE001 - shown by wait()
+        except BaseException as error:  # noqa: BLE001 - shown by wait(), if the test comes so far
             self.error = error
+            traceback.print_exc()
 
     async def _main(self) -> None:
         self.loop = asyncio.get_running_loop()

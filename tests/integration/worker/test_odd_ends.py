@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 import redis
 from bullmq import FlowProducer
+from pytest_django import Settings
 
 from kumiko_django import JobContext, dispatch, dispatch_many
 from kumiko_django.broker.delivery import BARRED
 from kumiko_django.broker.records import records_key
+from kumiko_django.broker.ticks import Ticks
 from kumiko_django.history import recorder as recorder_module
 from kumiko_django.history import writer
 from kumiko_django.history.batch import Batch
@@ -112,6 +114,40 @@ def test_a_parent_that_cannot_be_completed_fails_once(
     run = found(wait_until(ended, description="the parent has ended"))
     assert (run.status, run.final, run.error) == ("failed", True, BARRED)
     assert len(calls) == 1
+
+
+def test_a_fault_of_the_next_job_is_not_that_of_the_one_before(
+    host: StartHost,
+    define: Define,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Design 9: it is fetched in the step that settles; a record that nobody can read, say, left
+    the run that was settled without an end until somebody came by to write it."""
+    settings.KUMIKO = {**settings.KUMIKO, "LOCK_SECONDS": 1.0}
+    advance, go_on, ids = Ticks.advance, threading.Event(), list[str]()
+
+    async def breaks_once(self: Ticks, data: dict[str, str], job_id: str) -> Any:
+        if job_id == ids[1] and data["ats"] == "1":
+            raise OverflowError("on purpose")
+        return await advance(self, data, job_id)
+
+    def waits(payload: dict[str, Any], ctx: JobContext) -> None:
+        go_on.wait(20)
+
+    monkeypatch.setattr(Ticks, "advance", breaks_once)
+    job = define(waits, name="waits")
+    ids += [sent.job_id for sent in dispatch_many(job, [{}, {}], tenant_id="acme")]
+    host("worker", concurrency=1)
+    wait_until(lambda: JobRun.objects.count() == 1, description="the first one runs")
+    go_on.set()
+    assert ended_run(ids[0]).status == "completed"
+    assert [line for line in caplog.messages if "could not be settled" in line] == []
+    assert [line for line in caplog.messages if "could not be looked at" in line] != []
+    # The other one comes back when its lock has run out.
+    seen = [(run.status, run.start) for run in ended_runs(ids[1], 2)]
+    assert seen == [("lost", 1), ("completed", 2)]
 
 
 def test_a_worker_goes_on_when_the_records_that_filled_it_are_given_up(

@@ -72,6 +72,20 @@ def test_threads_and_connections_are_used_again(
     assert Order.objects.count() == 120
 
 
+def test_a_stop_iteration_arrives(threads: HandlerThreads) -> None:
+    """P24: asked for on the loop it would be a RuntimeError, too; a future refuses it, and the
+    handler would have waited for ever."""
+
+    async def work() -> None:
+        await asyncio.wait_for(sync_to_async(lambda: next(iter(())))(), 10)
+
+    async def main() -> None:
+        await in_run(threads, work)
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        asyncio.run(main())
+
+
 def test_a_run_that_asks_nothing_of_it_takes_no_thread(threads: HandlerThreads) -> None:
     """Most async runs have no sync work at all."""
 

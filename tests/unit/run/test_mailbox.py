@@ -107,6 +107,27 @@ def test_a_call_may_post_another() -> None:
     assert run(main) == ["first", "second", "third"]
 
 
+def test_one_that_raises_holds_up_none_of_those_behind_it() -> None:
+    """bullmq-python 1.18: else they would lie there until somebody posts again, which may be
+    never: a run that has ended, a record that is written."""
+
+    async def main(loop: CountingLoop, mailbox: Mailbox) -> tuple[list[int], list[str]]:
+        seen: list[int] = []
+        told: list[str] = []
+        loop.set_exception_handler(lambda _, context: told.append(repr(context["exception"])))
+
+        def breaks() -> None:
+            raise ZeroDivisionError
+
+        for number in range(3):
+            mailbox.post(breaks)
+            mailbox.post(partial(seen.append, number))
+        await asyncio.sleep(0.01)
+        return seen, told
+
+    assert run(main) == ([0, 1, 2], ["ZeroDivisionError()"] * 3)
+
+
 def test_posting_to_a_loop_that_is_closed_does_nothing() -> None:
     """A handler that hangs may end after its worker's loop: its thread must not trip over that."""
     kept: list[Mailbox] = []

@@ -99,6 +99,21 @@ def test_threads_are_used_again_and_never_more_than_run_at_a_time(threads: Handl
     assert all(thread.daemon for thread in _alive())
 
 
+def test_whatever_is_raised_arrives(threads: HandlerThreads) -> None:
+    """P24: the bare ``next()`` of a host's ``TENANTS``, say. A future refuses a StopIteration, and
+    the run that waited for it would have waited for ever, with its lock renewed."""
+
+    def raises_stop_iteration() -> None:
+        next(iter(()))
+
+    async def main() -> None:
+        await asyncio.wait_for(threads.run(raises_stop_iteration), 10)
+
+    with pytest.raises(RuntimeError, match="StopIteration") as raised:
+        asyncio.run(main())
+    assert isinstance(raised.value.__cause__, StopIteration)
+
+
 def leave_open() -> None:
     transaction.atomic().__enter__()
     Order.objects.create(tenant_id="acme", number="never")

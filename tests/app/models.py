@@ -21,19 +21,24 @@ from tests.app.owned import (
     TaskTwin,
     Topic,
 )
+from tests.app.personal import Contact, ContactProxy, Member, Patient
 
 __all__ = [
     "Comment",
+    "Contact",
+    "ContactProxy",
     "Duty",
     "Effect",
     "Epic",
     "Invoice",
     "Label",
+    "Member",
     "Memo",
     "Meter",
     "Order",
     "Organisation",
     "Parcel",
+    "Patient",
     "Person",
     "Project",
     "Task",

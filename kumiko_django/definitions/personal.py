@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from kumiko_django.definitions.visible import keys_of_schema
 from kumiko_django.exceptions import DefinitionError
 
 if TYPE_CHECKING:
@@ -39,7 +40,15 @@ def check_personal(definition: JobDefinition, where: str) -> tuple[str | None, t
     if reason is not None:
         fix = 'Write accepts_personal_data="why it must be so", or leave it out.'
         reason = check_reason(reason, f"{where}: accepts_personal_data", fix)
-    return reason, _check_subject_fields(definition.subject_fields, where)
+    fields = _check_subject_fields(definition.subject_fields, where)
+    known = keys_of_schema(definition.schema)
+    unknown = [] if known is None else [f for f in fields if f.split(".")[0] not in known]
+    if unknown:
+        raise DefinitionError(
+            f"{where}: subject_fields names {unknown[0]!r}, which the payloads of its schema do "
+            f"not have. They have: {', '.join(sorted(known or ()))}."
+        )
+    return reason, fields
 
 
 def _check_subject_fields(given: object, where: str) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ def test_every_error_is_public_and_a_kumiko_error() -> None:
     errors = {
         name: value
         for name, value in vars(exceptions).items()
-        if inspect.isclass(value) and issubclass(value, Exception)
+        if inspect.isclass(value) and value.__module__ == exceptions.__name__
     }
 
     for name, error in errors.items():

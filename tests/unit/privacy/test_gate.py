@@ -1,9 +1,10 @@
-"""What nobody's work may not write: personal fields, by whatever path of the ORM (B173, P102)."""
+"""What nobody's work may not write: personal fields, by whatever path of the ORM (B173)."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,8 @@ from tests.app.models import Contact, ContactProxy, Member, Patient, Topic
 
 pytestmark = pytest.mark.django_db
 
-NOBODY = {ambient.write_origin: WriteOrigin("anonymous")}
+Values = dict[ContextVar[Any], Any]
+NOBODY: Values = {ambient.write_origin: WriteOrigin("anonymous")}
 
 
 @dataclass
@@ -233,12 +235,15 @@ def test_no_scope_and_no_grant_goes_around_it(rows: Rows, lifted: str) -> None:
 
 def test_what_the_refusal_says(rows: Rows) -> None:
     """Model, field, who, and the option; never the value."""
-    job = {ambient.handler: "testapp:job:import", ambient.write_origin: WriteOrigin("anonymous")}
+    job: Values = {
+        ambient.handler: "testapp:job:import",
+        ambient.write_origin: WriteOrigin("anonymous"),
+    }
     with ambient.entered(job), pytest.raises(AccessDenied) as in_job:
         Contact.objects.update(email="secret")
     for part in ("testapp.Contact.email", "testapp:job:import", "accepts_personal_data="):
         assert part in str(in_job.value)
-    view = {ambient.view_name: lambda: "shop:sign-up", **NOBODY}
+    view: Values = {ambient.view_name: lambda: "shop:sign-up", **NOBODY}
     with ambient.entered(view), pytest.raises(AccessDenied) as in_view:
         Contact.objects.update(email="secret")
     for part in ("testapp.Contact.email", "shop:sign-up", "@accepts_personal_data("):

@@ -32,6 +32,7 @@ for _, field in ipairs({"returnvalue", "failedReason"}) do
   end
 end
 redis.call("HDEL", KEYS[1], "stacktrace", "progress")
+redis.call("DEL", KEYS[3])
 return 1
 """
 
@@ -142,7 +143,8 @@ def _erase(lane: Lane, state: str, found: _Found) -> int:
     keys = queue_scripts(queue_name(lane)).keys
     data = _loaded(found.text)
     left = {name: data[name] for name in _KEPT if name in data} | {"_writeOrigin": ERASED}
-    names = [f"{keys['']}{found.job_id}", keys[state]]
+    job = f"{keys['']}{found.job_id}"
+    names = [job, keys[state], f"{job}:logs"]
     answer: Any = _asked(
         "eval", _ERASE, len(names), *names, found.job_id, found.text, json.dumps(left), ERASED
     )

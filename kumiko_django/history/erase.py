@@ -21,6 +21,8 @@ from kumiko_django.history import stats
 from kumiko_django.history.models import JobRun, JobRunLog
 from kumiko_django.history.visible_models import TenantVisibleFailure, TenantVisibleRun
 
+BATCH_SIZE: Final = 200
+"""Payloads may be large: so many are in memory at once."""
 _NONE: Final = UUID(int=0)
 _JSON: Final = ("result", "progress")
 _TEXTS: Final = ("error", "traceback", "object_ref")

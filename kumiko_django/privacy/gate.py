@@ -42,24 +42,22 @@ def refuse_personal(
     origin = ambient.write_origin.get()
     if origin is None or not origin.is_gated or ambient.accepts_personal_data.get():
         return
-    relation = marks.personal_relation(model)
+    table = model._meta.db_table
+    relation = marks.personal_relation(table)
     if relation is not None:
         raise _denied(relation)
-    personal = marks.personal_fields(model)
-    for name in fields:
-        if name not in personal:
+    personal = marks.personal_columns(table)
+    for name in fields if personal else ():
+        field: Any = model._meta.get_field(name)
+        if field.column not in personal:
             continue
-        if operation == "insert" and not _says_something(model, name, rows):
+        if operation == "insert" and all(_is_empty(field, row) for row in rows):
             continue
-        raise _denied(f"{model._meta.label}.{name}")
+        raise _denied(personal[field.column])
 
 
-def _says_something(model: type[Model], name: str, rows: Sequence[Any]) -> bool:
-    field: Any = model._meta.get_field(name)
-    return any(not _is_empty(field, getattr(row, field.attname)) for row in rows)
-
-
-def _is_empty(field: Field[Any, Any], value: Any) -> bool:
+def _is_empty(field: Field[Any, Any], row: Model) -> bool:
+    value = getattr(row, field.attname)
     if isinstance(value, DatabaseDefault):
         return True  # nothing that this chain of work knows
     if hasattr(value, "resolve_expression"):

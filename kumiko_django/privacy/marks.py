@@ -1,12 +1,12 @@
 """``class Personal: fields = (...)`` inside a model: which of its columns hold personal data.
 
-A mark sits on the column, not on the class: a field that a model has from a parent with a table of
-its own is personal by whatever model the row is written.
+A mark sits on the column, by the names of table and column, and not on the class: it is personal by
+whatever model a row is written, be it a parent, a proxy or an unmanaged twin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -16,7 +16,8 @@ from django.db.models.signals import class_prepared
 
 from kumiko_django.exceptions import DefinitionError
 
-_marked: dict[type[Model], set[str]] = {}
+_marked: dict[str, dict[str, str]] = {}
+"""By table: its personal columns, and what they are called in messages."""
 _many_to_many: set[tuple[type[Model], str]] = set()
 _waiting: list[Callable[[], None]] = []
 _EXAMPLE = "class Personal: fields = ('email',)"
@@ -30,14 +31,14 @@ def when_marked(action: Callable[[], None]) -> None:
         _waiting.append(action)
 
 
-def personal_fields(model: type[Model]) -> frozenset[str]:
-    """The personal fields among the columns of a model's own table, by name."""
-    return frozenset(_marked.get(model._meta.concrete_model or model, ()))
+def personal_columns(table: str) -> Mapping[str, str]:
+    """The personal columns of a table, each with its field as ``app.Model.field``."""
+    return _marked.get(table, {})
 
 
-def personal_relation(model: type[Model]) -> str | None:
-    """The personal many-to-many field whose table ``model`` is, as ``app.Model.field``."""
-    return _through_tables().get(model._meta.concrete_model or model)
+def personal_relation(table: str) -> str | None:
+    """The personal many-to-many field whose table this is, as ``app.Model.field``."""
+    return _through_tables().get(table)
 
 
 def any_marks() -> bool:
@@ -46,12 +47,13 @@ def any_marks() -> bool:
 
 
 @cache
-def _through_tables() -> dict[type[Model], str]:
+def _through_tables() -> dict[str, str]:
     # Not when a class is prepared: the other end, or its own through model, may not be there yet.
-    return {
-        model._meta.get_field(name).remote_field.through: f"{model._meta.label}.{name}"  # type: ignore[union-attr]
-        for model, name in _many_to_many
-    }
+    found: dict[str, str] = {}
+    for model, name in _many_to_many:
+        field: Any = model._meta.get_field(name)
+        found[field.remote_field.through._meta.db_table] = f"{model._meta.label}.{name}"
+    return found
 
 
 def named_fields(model: type[Model]) -> tuple[str, ...]:
@@ -100,8 +102,8 @@ def _prepare(sender: type[Model], **_: Any) -> None:
             if field.model._meta.concrete_model is sender._meta.concrete_model:
                 _many_to_many.add((field.model, name))
         else:
-            owner = field.model._meta.concrete_model or field.model
-            _marked.setdefault(owner, set()).add(name)
+            owner = (field.model._meta.concrete_model or field.model)._meta
+            _marked.setdefault(owner.db_table, {})[field.column] = f"{owner.label}.{name}"
     _through_tables.cache_clear()
     if _waiting and any_marks():
         waiting, _waiting[:] = list(_waiting), []

@@ -17,8 +17,7 @@ from kumiko_django.definitions.registry import registry
 from kumiko_django.definitions.subjects import is_about, names_of
 from kumiko_django.exceptions import DefinitionError
 from kumiko_django.history import erase as history
-from kumiko_django.history.erase import Portion
-from kumiko_django.history.retention import BATCH_SIZE
+from kumiko_django.history.erase import BATCH_SIZE, Portion
 from kumiko_django.tenancy.scope import clean_tenant_id
 from kumiko_django.types.ids import SYSTEM
 

@@ -21,12 +21,13 @@ from tests.app.owned import (
     TaskTwin,
     Topic,
 )
-from tests.app.personal import Contact, ContactProxy, Member, Patient
+from tests.app.personal import Contact, ContactProxy, ContactTwin, Member, Patient
 
 __all__ = [
     "Comment",
     "Contact",
     "ContactProxy",
+    "ContactTwin",
     "Duty",
     "Effect",
     "Epic",

@@ -44,6 +44,21 @@ class ContactProxy(Contact):
         proxy = True
 
 
+class ContactTwin(models.Model):
+    """The same table again, by a model that knows nothing of marks."""
+
+    nickname = models.CharField(max_length=50)
+    mail = models.CharField(max_length=50, db_column="email")
+    phone = models.CharField(max_length=50, default="")
+
+    class Meta:
+        managed = False
+        db_table = "testapp_contact"
+
+    def __str__(self) -> str:
+        return self.nickname
+
+
 class Member(Contact):
     """A second table; it marks a field of the first one, too."""
 

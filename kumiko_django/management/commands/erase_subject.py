@@ -15,7 +15,8 @@ from kumiko_django.exceptions import (
     ScopeError,
     SettingsError,
 )
-from kumiko_django.history.retention import BATCH_SIZE, LARGEST_BATCH
+from kumiko_django.history.erase import BATCH_SIZE
+from kumiko_django.history.retention import LARGEST_BATCH
 from kumiko_django.management.arguments import batch_size
 from kumiko_django.worker.erasure import Erasure, erase_subject
 from kumiko_django.worker.exit_codes import ExitCode

@@ -18,7 +18,7 @@ from kumiko_django import AccessDenied, system_scope, tenant_scope
 from kumiko_django.tenancy import lifting
 from kumiko_django.types import ambient
 from kumiko_django.types.origin import WriteOrigin
-from tests.app.models import Contact, ContactProxy, Member, Patient, Topic
+from tests.app.models import Contact, ContactProxy, ContactTwin, Member, Patient, Topic
 
 pytestmark = pytest.mark.django_db
 
@@ -135,10 +135,10 @@ WRITES: dict[str, tuple[Callable[[Rows], Any], str]] = {
         lambda r: Contact.illnesses.through.objects.create(contact=r.contact, topic=r.topic),
         "Contact.illnesses",
     ),
-    "proxy": (lambda r: ContactProxy.objects.update(email="x"), "Proxy.email"),
+    "proxy": (lambda r: ContactProxy.objects.update(email="x"), "Contact.email"),
     "proxy, created": (
         lambda r: ContactProxy.objects.bulk_create([ContactProxy(nickname="x", email="x")]),
-        "Proxy.email",
+        "Contact.email",
     ),
     "second table": (lambda r: Member.objects.update(address="x"), "Member.address"),
     "first table": (lambda r: Member.objects.update(email="x"), "Contact.email"),
@@ -151,6 +151,11 @@ WRITES: dict[str, tuple[Callable[[Rows], Any], str]] = {
     "tenant's update": (
         lambda r: Patient.objects.filter(code="p").update(name="x"),
         "Patient.name",
+    ),
+    "twin": (lambda r: ContactTwin.objects.update(mail="x"), "Contact.email"),
+    "twin, created": (
+        lambda r: ContactTwin.objects.create(nickname="x", mail="x"),
+        "Contact.email",
     ),
     "acreate": (
         lambda r: awaited(lambda: Contact.objects.acreate(nickname="x", email="x")),

@@ -74,11 +74,10 @@ def _denied(what: str) -> AccessDenied:
             f'accepts_personal_data="...". {_HINT}'
         )
     view = ambient.view_name.get()
-    name = "" if view is None else view()
+    who = "this" if view is None else f"the view {view()}".rstrip()
     return AccessDenied(
-        f"{what} holds personal data, and the view{f' {name}' if name else ''} works for an "
-        f"anonymous request, which may not write it. If it must, say why: "
-        f'@accepts_personal_data("..."). {_HINT}'
+        f"{what} holds personal data, and {who} is work for an anonymous request, which may not "
+        f'write it. If it must, say why, on the view: @accepts_personal_data("..."). {_HINT}'
     )
 
 

@@ -80,12 +80,10 @@ def erase_subject(
 ) -> Erasure:
     """Erase a person from the history, and from ended jobs that the queues still have.
 
-    Who a run or a job is about is said by the ``subject_fields`` of its definition. Payload,
-    result, progress, error, traceback, object and log become ``[[erased]]``. What has not ended is
-    counted and left; do it again then. To repeat it is harmless.
+    What has not ended is counted and left; do it again then. To repeat it is harmless.
 
     Args:
-        subject: The person's key, as it stands in the payloads.
+        subject: The person's key, as payloads have it in the ``subject_fields`` of their job.
         tenant_id: Whose jobs and runs; ``None`` for those of all tenants.
         dry_run: Only count.
         batch_size: Runs looked at in one step; each is a short transaction.
@@ -98,12 +96,10 @@ def erase_subject(
         DefinitionError: No job has ``subject_fields``.
         ScopeError: ``tenant_id`` is none.
         BrokerUnavailable: Redis does not answer; what was erased stays so.
-        DatabaseError: The database does not, or refuses; likewise.
+        DatabaseError: The database refuses; likewise.
         ValueError: There is no subject.
     """
-    person, jobs = str(subject), _jobs()
-    if not person.strip():
-        raise ValueError("erase_subject: the subject is empty; give the key of a person.")
+    person, jobs = _key(subject), _jobs()
     tenant = None if tenant_id is None else clean_tenant_id(tenant_id)
     done = Erasure()
     for portion in _steps(person, jobs, tenant, dry_run=dry_run, batch_size=batch_size):
@@ -114,6 +110,13 @@ def erase_subject(
     if not dry_run:
         _tell(done)
     return done
+
+
+def _key(subject: object) -> str:
+    key = str(subject)
+    if not key.strip():
+        raise ValueError("erase_subject: the subject is empty; give the key of a person.")
+    return key
 
 
 def _jobs() -> dict[str, JobDefinition]:

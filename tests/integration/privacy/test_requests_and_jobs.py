@@ -20,6 +20,7 @@ from kumiko_django import (
     system_scope,
 )
 from kumiko_django.definitions.job import JobDefinition
+from kumiko_django.handlers.registry import handlers
 from kumiko_django.history.models import JobRun
 from kumiko_django.tenancy.checks import MIDDLEWARE
 from kumiko_django.testing import drain
@@ -27,6 +28,7 @@ from kumiko_django.types import ambient
 from kumiko_django.types.origin import WriteOrigin
 from tests.app.models import Contact
 from tests.helpers.fixtures import QueueStateFactory
+from tests.unit.handlers.kit import defines
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -62,7 +64,7 @@ def test_a_view_for_nobody_writes_no_personal_field(
     assert get(f"/refused/{view}", asgi=asgi).status_code == 403
     assert not Contact.objects.exists()
     told = "\n".join(str(record.exc_info and record.exc_info[1]) for record in caplog.records)
-    assert f"testapp.Contact.email holds personal data, and the view refused-{view}" in told
+    assert f"testapp.Contact.email holds personal data, and the view refused-{view} is" in told
     assert '@accepts_personal_data("...")' in told
 
 
@@ -103,8 +105,15 @@ def jobs(queue_state: QueueStateFactory) -> Iterator[None]:
     def chains(payload: Any, ctx: JobContext) -> None:
         ctx.dispatch("testapp:job:writes")
 
-    with registry.isolated():
-        for handler in (writes, writes_async, tricks, as_system, chains):
+    def by_handler(payload: Any, ctx: JobContext) -> None:
+        ctx.write("testapp:write:make-contact")
+
+    def make_contact(payload: Any, ctx: Any) -> None:
+        Contact.objects.create(nickname="made", email="x@example.org")
+
+    with registry.isolated(), handlers.isolated():
+        defines("write", make_contact, name="make-contact", roles=["system"])
+        for handler in (writes, writes_async, tricks, as_system, chains, by_handler):
             registry.register(JobDefinition(handler=handler, app_label="testapp"))
         for handler in (writes, writes_async, chains):
             registry.register(
@@ -118,13 +127,15 @@ def jobs(queue_state: QueueStateFactory) -> Iterator[None]:
         yield
 
 
-REFUSED = ["writes", "writes-async", "tricks", "as-system", "chains", "accepting-chains"]
+REFUSED = [
+    "writes", "writes-async", "tricks", "as-system", "by-handler", "chains", "accepting-chains",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("job", REFUSED)
 @pytest.mark.parametrize("view", ["dispatches", "accepted/dispatches"])
 def test_nor_does_any_job_of_the_chain(jobs: None, job: str, view: str) -> None:
-    """B171, B173, B175: also if the view, or the job that dispatched it, accepts personal data."""
+    """B171, B173, B174, B175: also if the view, or the job before it, accepts personal data."""
     assert get(f"/{view}/{job}", asgi=False).status_code == 200
     drain(raise_failures=False)
     assert not Contact.objects.exists()
@@ -142,7 +153,7 @@ def test_a_job_that_accepts_it_may(jobs: None, job: str) -> None:
     assert Contact.objects.count() == 1
 
 
-@pytest.mark.parametrize("job", ["writes", "writes-async", "chains"])
+@pytest.mark.parametrize("job", ["writes", "writes-async", "by-handler", "chains"])
 def test_the_same_jobs_of_a_user_may(jobs: None, job: str) -> None:
     """B170."""
     user = User.objects.create_user("mia")

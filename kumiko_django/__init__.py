@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from kumiko_django.events.bindings import bind_signal
     from kumiko_django.events.emission import aemit, emit
     from kumiko_django.handlers.decorator import query_handler, write_handler
+    from kumiko_django.privacy.accepting import accepts_personal_data
     from kumiko_django.run.context import JobContext
     from kumiko_django.tenancy.models import TenantMixin as TenantMixin
     from kumiko_django.tenancy.models import TenantModel as TenantModel
@@ -75,6 +76,7 @@ _HOMES = {
     "pending_count": "broker.pending",
     "apending_count": "broker.pending",
     "JobContext": "run.context",
+    "accepts_personal_data": "privacy.accepting",
     "TenantMixin": "tenancy.models",
     "TenantModel": "tenancy.models",
     "tenant_scope": "tenancy.scope",
@@ -109,6 +111,7 @@ __all__ = [
     "Unrecoverable",
     "VisibleFailure",
     "VisibleRun",
+    "accepts_personal_data",
     "adispatch",
     "adispatch_many",
     "aemit",

@@ -5,6 +5,9 @@ from __future__ import annotations
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
+# Before any model is made: Django makes them once all apps are known.
+from kumiko_django.privacy.marks import when_marked
+
 
 class KumikoConfig(AppConfig):
     """``INSTALLED_APPS = [..., "kumiko_django"]``."""
@@ -19,6 +22,8 @@ class KumikoConfig(AppConfig):
         from kumiko_django import checks, dispatching  # noqa: F401  (need loaded apps)
         from kumiko_django.definitions.discovery import discover
         from kumiko_django.handlers.discovery import discover as discover_handlers
+        from kumiko_django.tenancy.install import install
 
+        when_marked(install)
         discover()
         discover_handlers()

@@ -17,6 +17,9 @@ class Customer(models.Model):
     email = models.EmailField()
     payment_card = models.CharField(max_length=40, blank=True)
 
+    class Personal:
+        fields = ("name", "email", "payment_card")
+
     class Meta:
         ordering = ("tenant", "name")
         constraints = (

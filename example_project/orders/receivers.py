@@ -12,7 +12,7 @@ bind_signal(
     "orders.order-placed",
     sender=Order,
     when=lambda created: created,
-    payload=lambda instance: {"order": instance.pk},
+    payload=lambda instance: {"order": instance.pk, "customer": instance.customer_id},
     # Orders are also saved where no tenant's scope is entered: in the admin.
     tenant_id=lambda instance: instance.tenant_id,
 )

@@ -14,6 +14,7 @@ from example_project.orders.jobs import import_orders
 from example_project.orders.models import Customer, Order, OrderImport
 from example_project.tenants.access import tenant_view
 from example_project.tenants.models import Tenant
+from kumiko_django import accepts_personal_data
 
 
 @tenant_view
@@ -50,6 +51,7 @@ def import_status(request: HttpRequest, tenant: Tenant, pk: int) -> JsonResponse
     )
 
 
+@accepts_personal_data("a tenant's API key stands for its staff, who are no users here")
 @tenant_view
 @require_http_methods(["GET", "POST"])
 def orders(request: HttpRequest, tenant: Tenant) -> JsonResponse:

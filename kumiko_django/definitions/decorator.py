@@ -180,6 +180,8 @@ def job(
     aliases: Iterable[str] = ...,
     run_on_boot: bool = ...,
     boot_gate: BootGate = ...,
+    accepts_personal_data: str | None = ...,
+    subject_fields: Iterable[str] = ...,
     tenant_visible_failure: VisibleFailure | None = ...,
     tenant_visible_run: VisibleRun | None = ...,
     escape_hatches: Mapping[Grant, str] = ...,

@@ -28,6 +28,7 @@ from kumiko_django.definitions.options import (
     check_priority,
     check_timeout,
 )
+from kumiko_django.definitions.personal import check_personal
 from kumiko_django.definitions.scheduling import (
     DEFAULT_CATCH_UP,
     CatchUp,
@@ -80,6 +81,10 @@ class JobDefinition:
         run_on_boot: Queued once per data set, when a worker of its lane starts (B104).
         boot_gate: Run by every worker of its lane that starts, before it consumes anything; with
             ``one-at-a-time`` by one of them after the other (P58, P60).
+        accepts_personal_data: Why the job may write personal fields also where an anonymous request
+            has begun its chain of work (B173).
+        subject_fields: Fields of the payload that say whose personal data a run holds, for
+            ``erase_subject``; ``"customer.id"`` is a field within another.
         tenant_visible_failure: What the tenant is told of a final failure, and of which subject.
         tenant_visible_run: The tenant sees the latest run of each subject.
         escape_hatches: What the job may do that others may not, by grant, with the reason why.
@@ -113,6 +118,8 @@ class JobDefinition:
     aliases: Sequence[str] = ()
     run_on_boot: bool = False
     boot_gate: BootGate = False
+    accepts_personal_data: str | None = None
+    subject_fields: Sequence[str] = ()
     tenant_visible_failure: VisibleFailure | None = None
     tenant_visible_run: VisibleRun | None = None
     escape_hatches: Mapping[str, str] = field(default_factory=Grants)
@@ -138,6 +145,9 @@ class JobDefinition:
         check_max_defers(self.max_defers, where)
         self._set("aliases", check_aliases(self.aliases, where))
         self._set("escape_hatches", check_escape_hatches(self.escape_hatches, where))
+        reason, subject_fields = check_personal(self, where)
+        self._set("accepts_personal_data", reason)
+        self._set("subject_fields", subject_fields)
         check_boot(self, where)
         check_visible(self, where)
         if not self.description:

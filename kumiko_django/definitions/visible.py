@@ -108,7 +108,7 @@ def _check_subject(subject: object, kind: str) -> tuple[str, ...]:
 
 
 def _check_fields(definition: JobDefinition, subject: Sequence[str], what: str) -> None:
-    known = _keys_of_schema(definition.schema)
+    known = keys_of_schema(definition.schema)
     unknown = [] if known is None else sorted(set(subject) - known)
     if unknown:
         raise DefinitionError(
@@ -124,7 +124,7 @@ def _check_fields(definition: JobDefinition, subject: Sequence[str], what: str) 
         )
 
 
-def _keys_of_schema(schema: Any) -> set[str] | None:
+def keys_of_schema(schema: Any) -> set[str] | None:
     """The keys of its payloads; None if any may be there, or nobody can tell."""
     if not isinstance(schema, type):
         return None

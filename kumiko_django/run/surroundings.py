@@ -24,5 +24,6 @@ def ambient_values(run: Run, tenant_id: str | None = None) -> dict[ContextVar[An
         ambient.trace: run.trace,
         ambient.run: ambient.RunIds(run.run_id, run.delivery.job_id),
         ambient.handler: run.name,
+        ambient.accepts_personal_data: getattr(run.definition, "accepts_personal_data", None),
         ambient.feature: None if run.definition is None else run.definition.app_label,
     }

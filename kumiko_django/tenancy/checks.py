@@ -11,6 +11,7 @@ from django.core.checks import CheckMessage, register
 
 from kumiko_django.conf import Settings, get_settings
 from kumiko_django.exceptions import SettingsError
+from kumiko_django.privacy.marks import any_marks
 from kumiko_django.types.dotted import load_callable
 
 MIDDLEWARE: Final = "kumiko_django.tenancy.middleware.RequestScopeMiddleware"
@@ -51,6 +52,21 @@ def check_requests(app_configs: Sequence[Any] | None = None, **_: Any) -> list[C
             )
         )
     return found
+
+
+@register("kumiko")
+def check_personal_data(app_configs: Sequence[Any] | None = None, **_: Any) -> list[CheckMessage]:
+    """Where models mark personal fields, somebody knows who began a request."""
+    if MIDDLEWARE in django_settings.MIDDLEWARE or not any_marks():
+        return []
+    return [
+        checks.Warning(
+            "Models mark personal fields, and RequestScopeMiddleware is not installed: nothing "
+            "knows which requests are anonymous, so nothing is kept from writing them.",
+            hint=f"Add {MIDDLEWARE!r} to MIDDLEWARE, behind AuthenticationMiddleware.",
+            id="kumiko.W013",
+        )
+    ]
 
 
 def _behind(installed: list[str]) -> list[str]:

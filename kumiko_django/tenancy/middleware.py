@@ -11,6 +11,7 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Final, TypeAlias, cast
 from uuid import uuid4
 
@@ -102,8 +103,14 @@ def _values_of(request: HttpRequest) -> Values:
         ambient.correlation_id: correlation_id,
         ambient.write_origin: WriteOrigin("anonymous" if user_id is None else "user"),
         ambient.handler: None,
+        ambient.accepts_personal_data: None,
+        ambient.view_name: partial(_view_of, request),
         ambient.feature: None,
     }
+
+
+def _view_of(request: HttpRequest) -> str:
+    return "" if request.resolver_match is None else request.resolver_match.view_name
 
 
 async def _awaited(tenant: Awaitable[Any]) -> Any:

@@ -44,7 +44,9 @@ def prepare_insert(compiler: Any) -> TenantCondition | None:
     """
     query = compiler.query
     model: type[Model] = query.model
-    before_write(model, [field.name for field in query.fields], "insert")
+    before_write(model, [field.name for field in query.fields], "insert", query.objs)
+    if query.on_conflict == OnConflict.UPDATE:
+        before_write(model, [field.name for field in query.update_fields], "update")
     rule = rule_of(model)
     if rule is None:
         return None

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from django.db.models import Model
 
-WriteOperation: TypeAlias = Literal["insert", "update", "delete"]
-WriteGuard: TypeAlias = Callable[[type[Model], Sequence[str], WriteOperation], None]
+from kumiko_django.privacy.gate import refuse_personal
 
-guards: list[WriteGuard] = []
+WriteOperation: TypeAlias = Literal["insert", "update", "delete"]
+WriteGuard: TypeAlias = Callable[[type[Model], Sequence[str], WriteOperation, Sequence[Any]], None]
+
+guards: list[WriteGuard] = [refuse_personal]
 """Asked in turn before a statement is made; one that raises refuses the write."""
 
 
-def before_write(model: type[Model], fields: Sequence[str], operation: WriteOperation) -> None:
+def before_write(
+    model: type[Model],
+    fields: Sequence[str],
+    operation: WriteOperation,
+    rows: Sequence[Any] = (),
+) -> None:
     """Ask the guards whether rows may be written.
 
     It is called for plain models too (those of migrations excepted), once for each table that a
@@ -25,6 +32,7 @@ def before_write(model: type[Model], fields: Sequence[str], operation: WriteOper
         model: Whose table is written.
         fields: The names of the fields that get a value; none when rows are deleted.
         operation: What is done.
+        rows: The instances that are inserted.
     """
     for guard in guards:
-        guard(model, fields, operation)
+        guard(model, fields, operation, rows)

@@ -7,7 +7,7 @@ dispatch, which stamps them onto the jobs it sends, and whoever logs.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -58,6 +58,10 @@ request_id: ContextVar[str | None] = ContextVar("kumiko_request_id", default=Non
 correlation_id: ContextVar[str | None] = ContextVar("kumiko_correlation_id", default=None)
 write_origin: ContextVar[WriteOrigin | None] = ContextVar("kumiko_write_origin", default=None)
 trace: ContextVar[TraceContext | None] = ContextVar("kumiko_trace", default=None)
+accepts_personal_data: ContextVar[str | None] = ContextVar("kumiko_personal_data", default=None)
+"""Why the running view or job may write personal fields whoever began it; None: it may not."""
+view_name: ContextVar[Callable[[], str] | None] = ContextVar("kumiko_view_name", default=None)
+"""Gives the name of the view that answers the request, once it is known."""
 handler: ContextVar[str | None] = ContextVar("kumiko_handler", default=None)
 """Qualified name of the job that is running (B134)."""
 feature: ContextVar[str | None] = ContextVar("kumiko_feature", default=None)

@@ -21,19 +21,25 @@ from tests.app.owned import (
     TaskTwin,
     Topic,
 )
+from tests.app.personal import Contact, ContactProxy, ContactTwin, Member, Patient
 
 __all__ = [
     "Comment",
+    "Contact",
+    "ContactProxy",
+    "ContactTwin",
     "Duty",
     "Effect",
     "Epic",
     "Invoice",
     "Label",
+    "Member",
     "Memo",
     "Meter",
     "Order",
     "Organisation",
     "Parcel",
+    "Patient",
     "Person",
     "Project",
     "Task",

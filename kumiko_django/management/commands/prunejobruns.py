@@ -20,7 +20,8 @@ from django.utils import timezone
 from kumiko_django.conf import get_settings
 from kumiko_django.exceptions import SettingsError
 from kumiko_django.history import retention
-from kumiko_django.history.retention import BATCH_SIZE, LARGEST_BATCH, Pruned
+from kumiko_django.history.retention import BATCH_SIZE, Pruned
+from kumiko_django.management.arguments import batch_size
 from kumiko_django.worker.exit_codes import ExitCode
 
 _AGE = re.compile(r"(\d{1,6})([dh]?)")
@@ -49,7 +50,7 @@ class Command(BaseCommand):
         )
         parser.add_argument(
             "--batch-size",
-            type=_batch_size,
+            type=batch_size,
             default=BATCH_SIZE,
             help="Runs deleted in one transaction, at most (default: %(default)s).",
         )
@@ -179,12 +180,3 @@ def _age(text: str) -> dt.timedelta:
     if age > dt.timedelta(days=36_500):
         raise argparse.ArgumentTypeError(f"{text!r} is more than a hundred years")
     return age
-
-
-def _batch_size(text: str) -> int:
-    value = int(text) if text.isascii() and text.isdigit() else 0
-    if not 1 <= value <= LARGEST_BATCH:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a whole number from 1 to {LARGEST_BATCH:,}"
-        )
-    return value

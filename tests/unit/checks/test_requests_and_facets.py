@@ -26,7 +26,7 @@ async def zone_of(tenant_id: str) -> str:
 
 
 def found() -> list[CheckMessage]:
-    return [m for m in checks.run_checks(tags=[kumiko_checks.TAG]) if m.id]
+    return [m for m in checks.run_checks(tags=[kumiko_checks.TAG]) if m.id and not m.is_silenced()]
 
 
 def the_only_one(check_id: str) -> CheckMessage:
@@ -88,6 +88,18 @@ def test_e010_the_middleware_comes_too_early(authentication: str, settings: Sett
     assert late in message.msg
     settings.MIDDLEWARE = [late, MIDDLEWARE]
     assert found() == []
+
+
+def test_w013_marks_that_nothing_looks_at(settings: Settings) -> None:
+    """B170: without the middleware no request is anonymous."""
+    settings.SILENCED_SYSTEM_CHECKS = []
+    settings.MIDDLEWARE = [AUTHENTICATION]
+
+    message = the_only_one("kumiko.W013")
+
+    assert isinstance(message, checks.Warning)
+    settings.MIDDLEWARE = [AUTHENTICATION, MIDDLEWARE]
+    assert "kumiko.W013" not in [each.id for each in found()]
 
 
 @pytest.mark.parametrize("broken", ["tests.app.nothing.tenant", lambda: "acme"])

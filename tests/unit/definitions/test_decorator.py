@@ -149,7 +149,6 @@ def test_an_unknown_option_is_answered_with_the_nearest(
     "option",
     [
         "rate_limit",
-        "accepts_personal_data",
     ],
 )  # fmt: skip
 def test_an_option_that_does_not_work_yet_does_not_exist(option: str) -> None:

@@ -145,7 +145,7 @@ def test_every_write_passes_one_function(
     path, model, operation, field = PATHS[name]
     seen: list[tuple[str, str, list[str]]] = []
 
-    def note(model: type[models.Model], fields: Any, operation: str) -> None:
+    def note(model: type[models.Model], fields: Any, operation: str, rows: Any) -> None:
         seen.append((model.__name__, operation, list(fields)))
 
     def refuse(*_: object) -> None:

@@ -23,6 +23,8 @@ VALUES: dict[contextvars.ContextVar[Any], Any] = {
     ambient.correlation_id: "chain",
     ambient.write_origin: WriteOrigin("anonymous"),
     ambient.trace: TraceContext("trace", "span"),
+    ambient.accepts_personal_data: "people register themselves",
+    ambient.view_name: str,
     ambient.handler: "shop:job:send",
     ambient.feature: "shop",
     ambient.run: RunIds(uuid7(), "job"),

@@ -33,7 +33,9 @@ def reading_all_of(
     """A queryset of all tenants' rows of ``model``, joined with all of those of ``also``."""
     queryset: models.QuerySet[M] = model._default_manager.all()
     read: tuple[type[models.Model], ...] = (model, *also)
-    concrete = frozenset(each._meta.concrete_model or each for each in read)
+    # A model with several tables stands in its parents', too.
+    parents = (parent for each in read for parent in each._meta.all_parents)
+    concrete = frozenset(each._meta.concrete_model or each for each in (*read, *parents))
     queryset.query.__dict__[_MARK] = _Wide(concrete, lease)
     return queryset
 

@@ -19,11 +19,15 @@ class NotGranted(AccessDenied, FacetMissing):
 
 
 class RunHatches:
-    """What a run may do besides what its scope allows. Every run has one, most use none."""
+    """What a run may do besides what its scope allows. Every run has one, most use none.
 
-    __slots__ = (
-        "_caller_id", "_definition", "_has_ended", "_lease", "_run_id", "job_name", "tenant_id",
-    )  # fmt: skip
+    Attributes:
+        job_name: Qualified name of the job.
+        tenant_id: The run's tenant.
+        lease: Lasts as long as the run.
+    """
+
+    __slots__ = ("_caller_id", "_definition", "_run_id", "job_name", "lease", "tenant_id")
 
     def __init__(
         self,
@@ -47,17 +51,8 @@ class RunHatches:
         self._definition = definition
         self._run_id = run_id
         self._caller_id = caller_id
-        self._lease: Lease | None = None
-        self._has_ended = False
-
-    @property
-    def lease(self) -> Lease:
-        """Lasts as long as the run."""
-        if self._lease is None:
-            self._lease = Lease(self.tenant_id)
-            if self._has_ended:
-                self._lease.end()
-        return self._lease
+        # Made at once: two threads that need one first would make two, of which one would not end.
+        self.lease = Lease(tenant_id)
 
     def reason_for(self, grant: Grant, what: str) -> str:
         """Why the job may use something.
@@ -109,7 +104,7 @@ class RunHatches:
             ScopeError: The run has ended, or its handler is in another scope than the run's.
         """
         scope = ambient.scope.get()
-        if self._has_ended:
+        if not self.lease.is_open:
             raise ScopeError(f"{detail}: the run of {self.job_name} has ended.")
         if scope is None or scope.tenant_id != self.tenant_id:
             where = "no scope" if scope is None else f"the scope of {scope.tenant_id!r}"
@@ -125,9 +120,7 @@ class RunHatches:
 
     def close(self) -> None:
         """The run has ended: nothing that it has opened stays open, and its uses are written."""
-        self._has_ended = True
-        if self._lease is not None:
-            self._lease.end()
+        self.lease.end()
         hatch_port.run_ended(self._run_id)
 
     def _granted(self, grant: Grant) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import copy
 import pickle
 import threading
 from collections.abc import Callable
@@ -26,7 +27,7 @@ from kumiko_django.audit.models import EscapeHatchUse
 from kumiko_django.audit.recorder import HatchRecorder
 from kumiko_django.broker.delivery import Complete, Fail
 from kumiko_django.types.ids import SYSTEM_USER_ID
-from tests.app.models import Label, Project, Task, Topic
+from tests.app.models import Epic, Label, Project, Task, TaskProxy, Topic
 from tests.unit.run.deliveries import NAME, RunOne, delivery
 from tests.unit.tenancy.rows import ACME, GLOBEX, SECRET, Rows, make_rows, stored
 
@@ -197,6 +198,41 @@ def test_it_is_no_wider_than_the_models_that_are_named(run_one: RunOne, rows: Ro
             task.save()
         with pytest.raises(ScopeError):
             task.delete()
+
+    assert run_one(handler, JOB, **READS) == Complete(None)
+
+
+def test_proxies_and_models_with_several_tables(run_one: RunOne, rows: Rows) -> None:
+    """B149: the tables of a model's parents are its own; a proxy's is its model's."""
+    with tenant_scope(GLOBEX):
+        Epic.objects.create(code="epic", goal="all")
+
+    def handler(payload: Any, ctx: JobContext) -> None:
+        assert codes(ctx.cross_tenant_reads(Epic)) == ["epic"]
+        assert ctx.cross_tenant_reads(Epic).get(goal="all").code == "epic"
+        assert codes(ctx.cross_tenant_reads(TaskProxy)) == sorted([*ALL, "epic"])
+        assert not ctx.db(Epic).exists()
+
+    assert run_one(handler, JOB, **READS) == Complete(None)
+
+
+def test_copies_and_combinations_are_as_wide_as_what_they_are_made_of(
+    run_one: RunOne, rows: Rows
+) -> None:
+    """B149: a slice, a copy, a subquery and both sides of a union, each for itself."""
+
+    def handler(payload: Any, ctx: JobContext) -> None:
+        everything, own = ctx.cross_tenant_reads(Task), ctx.db(Task)
+        assert everything[:5].count() == 3
+        assert codes(copy.deepcopy(everything)) == ALL
+        assert codes(own.union(everything)) == ALL
+        assert codes(own.intersection(everything)) == OWN
+        projects = Project.objects.filter(tasks__in=everything)
+        assert sorted(p.name for p in projects) == ["project of None", "project of acme"]
+        assert codes(everything.filter(project__in=Project.objects.all())) == OWN
+        assert everything.filter(labels__name__contains="label").count() == 2
+        assert everything.filter(topics__name="topic").count() == 3
+        assert [t.labels.count() for t in everything.prefetch_related("labels")] == [1, 0, 1]
 
     assert run_one(handler, JOB, **READS) == Complete(None)
 

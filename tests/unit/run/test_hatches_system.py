@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from kumiko_django import AccessDenied, JobContext, system_scope, tenant_scope
 from kumiko_django.audit.models import EscapeHatchUse
 from kumiko_django.audit.recorder import HatchRecorder
 from kumiko_django.broker.delivery import Complete
+from kumiko_django.types import ambient
 from tests.app.models import Label, Task, Topic
 from tests.unit.run.deliveries import NAME, RunOne, delivery
 from tests.unit.run.test_hatches import ALL, JOB, OWN, READS, WRITES, codes, rows, uses
@@ -122,6 +124,22 @@ def test_entering_a_scope_from_outside_is_not(hatches: HatchRecorder) -> None:
 
     assert hatches.flush(20)
     assert not uses()
+
+
+def test_a_request_that_leaves_its_tenants_scope_is_on_record(hatches: HatchRecorder) -> None:
+    """Design 7: with the user, who acts and has caused it; on the event loop as well."""
+
+    async def view() -> None:
+        async with tenant_scope(ACME), system_scope("shows the price list"):
+            pass
+
+    with ambient.entered({ambient.user_id: "9"}):
+        asyncio.run(view())
+    assert hatches.flush(20)
+    use = EscapeHatchUse.objects.get()
+    assert (use.kind, use.reason) == ("scope_switch", "shows the price list")
+    assert (use.tenant_id, use.actor_id, use.caller_id) == (ACME, "9", "9")
+    assert (use.job_name, use.run_id) == ("", None)
 
 
 def test_without_tenancy_the_hatches_work_for_the_system(

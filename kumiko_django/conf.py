@@ -35,7 +35,7 @@ Factory: TypeAlias = Callable[[Any], Any] | str | Literal[False]
 _DAY = 24 * 60 * 60
 _MAX_SECONDS = 1_000_000_000
 """About 31 years: what clocks and the queue can hold; infinity and NaN are beyond it."""
-_NONE_HAS_A_MEANING = frozenset({"HISTORY_AGE"})
+_NONE_HAS_A_MEANING = frozenset({"HISTORY_AGE", "AUDIT_AGE"})
 """Keys for which None is a value; for the others it is the same as not set (B024)."""
 METER_METHODS = ("count", "gauge", "observe")
 TRACER_METHODS = ("span", "current")
@@ -57,6 +57,7 @@ class Settings:
         completed_age: ``COMPLETED_AGE``: seconds that completed jobs stay in the queue (B090).
         failed_age: ``FAILED_AGE``: seconds that failed jobs stay in the queue (B090).
         history_age: ``HISTORY_AGE``: seconds that ended runs stay in the history, None for ever.
+        audit_age: ``AUDIT_AGE``: the same for uses of escape hatches.
         lock_seconds: ``LOCK_SECONDS``: length of queue locks; a dead worker's jobs are picked up
             by others after one to two of these.
         stall_budget: ``STALL_BUDGET``: workers that a job may lose before it is quarantined.
@@ -91,6 +92,7 @@ class Settings:
     completed_age: int = _DAY
     failed_age: int = 7 * _DAY
     history_age: int | None = 30 * _DAY
+    audit_age: int | None = 365 * _DAY
     lock_seconds: float = 30.0
     stall_budget: int = 10
     unknown_job_age: float = 3_600.0
@@ -255,6 +257,7 @@ _VALIDATORS: dict[str, Callable[[str, object], Any]] = {
     "COMPLETED_AGE": _age,
     "FAILED_AGE": _age,
     "HISTORY_AGE": _age,
+    "AUDIT_AGE": _age,
     "LOCK_SECONDS": _seconds(1.0),
     "STALL_BUDGET": _positive_int,
     "UNKNOWN_JOB_AGE": _seconds(0.0),

@@ -41,3 +41,11 @@ Keyword arguments: ``job_id``, ``tenant_id``, ``payload`` (a dict) and ``error``
 dispatched is long past the point where it could react, and a Django signal that announces an event
 does not look at the answer; this is the place to raise the alarm.
 """
+
+escape_hatch_used = Signal()
+"""An escape hatch was used or refused, and that is on record now; sent once for each record.
+
+Keyword arguments: ``use`` (a frozen :class:`~kumiko_django.types.hatches.HatchUse`) and ``count``,
+how often it was used until then. The sender is None outside of jobs. It is sent by the thread that
+writes the records, in the scope of the tenant: be quick.
+"""

@@ -34,6 +34,9 @@ from django.db import connection, connections
 from django.test import TransactionTestCase
 from pytest_django import Settings
 
+from kumiko_django.audit import recorder as audit_recorder
+from kumiko_django.audit.recorder import HatchRecorder
+from kumiko_django.types.hatches import hatch_port, log_use
 from tests.app.tenants import TENANT_IDS
 from tests.helpers import database, services, warm
 from tests.helpers.fixtures import (
@@ -203,6 +206,23 @@ def connection_count() -> ConnectionCount:
 def database_away(transactional_db: None) -> DatabaseAway:
     """Take the database away: ``with database_away(): ...`` (see ``tests.helpers.database``)."""
     return database.database_away
+
+
+@pytest.fixture(autouse=True)
+def _hatches_go_to_the_log(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the thread that records uses of escape hatches out of tests that do not ask for it."""
+    if "hatches" not in request.fixturenames:
+        monkeypatch.setattr(hatch_port, "sink", log_use)
+
+
+@pytest.fixture
+def hatches(monkeypatch: pytest.MonkeyPatch) -> Iterator[HatchRecorder]:
+    """Give the recorder of uses of escape hatches, plugged in as in every process."""
+    recorder = HatchRecorder()
+    monkeypatch.setattr(audit_recorder.current, "recorder", recorder)
+    audit_recorder.plug_in()
+    yield recorder
+    assert recorder.flush(20)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ Grant: TypeAlias = Literal["unsafe_raw", "global_writes", "cross_tenant_reads", 
 KNOWN_GRANTS: Final[tuple[Grant, ...]] = (
     "unsafe_raw", "global_writes", "cross_tenant_reads", "system_identity",
 )  # fmt: skip
-WORKING_GRANTS: Final[frozenset[Grant]] = frozenset({"system_identity"})
+WORKING_GRANTS: Final[frozenset[Grant]] = frozenset(KNOWN_GRANTS)
 """Those that open something; the others are unknown until they do."""
 MAX_REASON_LENGTH: Final = 500
 """In characters."""

@@ -83,6 +83,12 @@ PUT_BACK: Final = Metric(
     ("lane",),
     "Times that a job was put back because nobody here knows its name.",
 )
+HATCHES: Final = Metric(
+    "kumiko_escape_hatch_uses_total",
+    "counter",
+    ("kind", "outcome"),
+    "Times that an escape hatch was used, or was refused.",
+)
 
 METRICS: Final = (
     QUEUE_DEPTH,
@@ -94,4 +100,5 @@ METRICS: Final = (
     WAIT,
     LAST_SUCCESS,
     PUT_BACK,
+    HATCHES,
 )

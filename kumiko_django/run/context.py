@@ -12,6 +12,7 @@ from kumiko_django.broker.envelope import TriggerEvent
 from kumiko_django.definitions.registry import Registry
 from kumiko_django.dispatching import dispatcher
 from kumiko_django.dispatching.results import Dispatched
+from kumiko_django.facets.db import ReachesDatabase
 from kumiko_django.facets.protocols import Config, Derivatives, Files, Notify, Secrets
 from kumiko_django.facets.provided import Facets
 from kumiko_django.handlers.in_run import RunIdentity
@@ -21,6 +22,7 @@ from kumiko_django.observability.chosen import get_meter
 from kumiko_django.observability.meter import Metrics
 from kumiko_django.run.deferral import Deferral, deferral
 from kumiko_django.run.logbook import RunLog, readable
+from kumiko_django.tenancy.escape import RunHatches
 from kumiko_django.types.cancellation import Cancellation
 from kumiko_django.types.jsonable import JSON
 
@@ -49,7 +51,7 @@ class Notes:
 
 
 @dataclass(frozen=True)
-class JobContext(CallsHandlers):
+class JobContext(CallsHandlers, ReachesDatabase):
     """Facts about the run and what its handler can do.
 
     Attributes:
@@ -87,6 +89,7 @@ class JobContext(CallsHandlers):
     _cancellation: Cancellation
     _facets: Facets
     _identity: RunIdentity
+    _hatches: RunHatches
     _can_be_deferred: bool = True
     fencing_token: int | None = None
 

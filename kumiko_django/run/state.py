@@ -6,6 +6,7 @@ import contextlib
 import datetime as dt
 import time
 from contextvars import Context, ContextVar
+from functools import cached_property
 from typing import Any
 from uuid import uuid4
 
@@ -22,20 +23,17 @@ from kumiko_django.handlers.in_run import RunIdentity
 from kumiko_django.history.events import LogLine, RunEnded, RunStarted
 from kumiko_django.history.recorder import Recorder
 from kumiko_django.run.context import JobContext, Notes, TriggeredBy
+from kumiko_django.run.ending import how_it_ended
 from kumiko_django.run.logbook import Logbook, RunLog
 from kumiko_django.run.outcome import (
-    Completed,
     Deferred,
-    Failed,
-    Interrupted,
     Outcome,
-    Quarantined,
-    Skipped,
     error_of,
     is_final,
 )
 from kumiko_django.run.surroundings import ambient_values
 from kumiko_django.run.visible import message_key, visible_at_end, visible_of
+from kumiko_django.tenancy.escape import RunHatches
 from kumiko_django.tenancy.scope import clean_tenant_id
 from kumiko_django.types import ambient
 from kumiko_django.types.ambient import TraceContext
@@ -118,6 +116,12 @@ class Run:
         """The run as it stands once it has been deferred."""
         return Carried(self.run_id, self.start, self.deferrals + 1, self._book.count)
 
+    @cached_property
+    def hatches(self) -> RunHatches:
+        """What it may do besides what its scope allows."""
+        user = self.meta.triggered_by_id
+        return RunHatches(self.name, self.definition, self.tenant_id, self.run_id, user)
+
     def warn(self, message: str) -> None:
         """Write a line of ours into the run's log."""
         self._book.write("warn", message, {})
@@ -194,12 +198,14 @@ class Run:
             _cancellation=self.delivery.cancellation,
             _facets=Facets(self.tenant_id, self.name, user, self.correlation_id),
             _identity=self._identity,
+            _hatches=self.hatches,
             _can_be_deferred=self.delivery.queued,
             fencing_token=self.delivery.fencing_token,
         )
 
     def finish(self, outcome: Outcome) -> None:
-        """Stop the clock and end the log (B127, B129)."""
+        """Stop the clock, close what the run has opened, and end the log (B127, B129)."""
+        self.hatches.close()
         self._outcome = outcome
         self._duration = dt.timedelta(seconds=time.monotonic() - self._began)
         self._book.close(error_of(outcome))
@@ -266,25 +272,10 @@ class Run:
             "duration_ms": round(duration.total_seconds() * 1000),
             "progress": self._notes.progress,
             "object_ref": self._notes.object_ref,
-            "deferrals": self.deferrals,
+            "deferrals": self.deferrals + isinstance(outcome, Deferred),
             "visible": visible_at_end(self.visible, outcome),
         }
-        match outcome:
-            case Completed(result, note):
-                return RunEnded(**common, status="completed", result=result, reason=note)
-            case Failed(error=error, traceback=trace, fingerprint=fingerprint):
-                return RunEnded(
-                    **common, status="failed", error=error, traceback=trace, fingerprint=fingerprint
-                )
-            case Interrupted(reason):
-                return RunEnded(**common, status="interrupted", reason=reason)
-            case Skipped(reason):
-                return RunEnded(**common, status="skipped", reason=reason)
-            case Deferred(resume_at=resume_at):
-                common["deferrals"] += 1
-                return RunEnded(**common, status="deferred", resume_at=resume_at)
-            case Quarantined(error):
-                return RunEnded(**common, status="quarantined", error=error)
+        return RunEnded(**common, **how_it_ended(outcome))
 
     @property
     def name(self) -> str:

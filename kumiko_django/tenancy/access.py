@@ -9,7 +9,7 @@ from django.db import models
 
 from kumiko_django.conf import get_settings
 from kumiko_django.exceptions import ScopeError
-from kumiko_django.tenancy.lifting import NOTHING, Lifted, lifted
+from kumiko_django.tenancy.lifting import NOTHING, Lifted, in_force
 from kumiko_django.types import ambient
 from kumiko_django.types.ids import SYSTEM
 
@@ -52,14 +52,14 @@ def current_access(model: type[models.Model], operation: Operation) -> Access:
     """
     scope = ambient.scope.get()
     if scope is not None:
-        return Access(scope.tenant_id, lifted.get())
+        return Access(scope.tenant_id, in_force(scope.tenant_id))
     if get_settings().tenancy_enabled:
         raise ScopeError(
             f"{model._meta.label} is {_PASSIVE[operation]} outside of any scope. Do it inside "
             "`with tenant_scope(tenant_id):`, or, for what belongs to no tenant, inside "
             "`with system_scope('why'):`."
         )
-    return Access(SYSTEM, lifted.get())
+    return Access(SYSTEM, in_force(SYSTEM))
 
 
 def column_value(field: models.Field[Any, Any], tenant_id: str) -> Any:

@@ -36,6 +36,7 @@ from kumiko_django.tenancy.conditions import (
     condition,
     end_known_by_join,
 )
+from kumiko_django.tenancy.cross_tenant import widened
 from kumiko_django.tenancy.marks import WRITES, pinned_tenant
 from kumiko_django.tenancy.rules import DerivedRows, TableRule, mentioned, table_rules
 
@@ -72,7 +73,7 @@ class ReadRules(SQLCompiler):
         if not guarded:
             return super().get_from_clause()
         first = next(iter(guarded.values()))
-        self._access = current_access(first.model, "read")
+        self._access = widened(self.query, current_access(first.model, "read"))
         self._refuse_other_pin(first)
         self._guarded, self._joined = guarded, set()
         if self._raw is not None:

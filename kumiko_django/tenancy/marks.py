@@ -36,8 +36,13 @@ def pinned(queryset: QS) -> QS:
             f"A query of {queryset.model._meta.label} is pinned outside of any scope. Do it inside "
             "`with tenant_scope(tenant_id):`."
         )
+    return pinned_to(queryset, tenant_id)
+
+
+def pinned_to(queryset: QS, tenant_id: str) -> QS:
+    """A copy that belongs to the scope of a tenant: running it in another one is refused."""
     copy = queryset.all()
-    setattr(copy.query, PIN, tenant_id)
+    copy.query.__dict__[PIN] = tenant_id
     return copy
 
 

@@ -13,7 +13,7 @@ from django.db.models.functions import Cast
 from django.db.models.sql import Query
 
 from kumiko_django.exceptions import ScopeError
-from kumiko_django.tenancy.access import current_access
+from kumiko_django.tenancy.access import Access, current_access
 from kumiko_django.tenancy.lifting import reading_all, reading_own
 from kumiko_django.tenancy.marks import for_writing
 from kumiko_django.tenancy.rules import (
@@ -153,7 +153,7 @@ def check_deleted(query: Any, rule: TableRule | None, using: str) -> None:
     database. Rows of a tenant are pointed to by none but its own.
     """
     for end in referrers_of(query.model._meta.db_table):
-        if rule is not None and current_access(rule.model, "delete").tenant_id != SYSTEM:
+        if rule is not None and _deletes_own_only(current_access(rule.model, "delete")):
             return
         rows = _referring(query, end, using)
         with reading_all(end.field.model):
@@ -168,6 +168,10 @@ def check_deleted(query: Any, rule: TableRule | None, using: str) -> None:
                 f"rows of {end.field.model._meta.label} point. These have to go first, each in "
                 "the scope of its tenant."
             )
+
+
+def _deletes_own_only(access: Access) -> bool:
+    return access.tenant_id != SYSTEM and not access.lifted.global_writes
 
 
 def _referring(query: Any, end: End, using: str) -> QuerySet[Any]:

@@ -14,7 +14,8 @@ from kumiko_django.conf import get_settings
 from kumiko_django.definitions.handler import innermost, place, runs_on_loop
 from kumiko_django.exceptions import ScopeError
 from kumiko_django.types import ambient
-from kumiko_django.types.ids import SYSTEM
+from kumiko_django.types.hatches import SCOPE_SWITCH, report_use
+from kumiko_django.types.ids import SYSTEM, SYSTEM_USER_ID
 
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_TENANT_ID_LENGTH = 128
@@ -92,7 +93,10 @@ class _ScopeBlock:
                 'KUMIKO["TENANTS"] to a callable that gives the active tenant ids, or drop the '
                 "scope."
             )
-        _entered.set((*_entered.get(), (self, ambient.scope.get())))
+        outside = ambient.scope.get()
+        if outside is not None and outside.mode == "tenant" and outside != self._scope:
+            _tell_switch(outside, self._scope)
+        _entered.set((*_entered.get(), (self, outside)))
         ambient.scope.set(self._scope)
         return self._scope
 
@@ -151,6 +155,22 @@ class _ScopeBlock:
     async def _awaited(self, result: Awaitable[Any]) -> Any:
         with self:
             return await result
+
+
+def _tell_switch(outside: ambient.Scope, inside: ambient.Scope) -> None:
+    """Put on record that a tenant's code works for another one, or for none (design 7)."""
+    run, user = ambient.run.get(), ambient.user_id.get()
+    into = "SYSTEM" if inside.tenant_id == SYSTEM else f"tenant {inside.tenant_id!r}"
+    report_use(
+        SCOPE_SWITCH,
+        inside.reason or "tenant_scope()",
+        tenant_id=outside.tenant_id,
+        actor_id=(user or "") if run is None else SYSTEM_USER_ID,
+        caller_id=user,
+        job_name="" if run is None else ambient.handler.get() or "",
+        run_id=None if run is None else run.run_id,
+        detail=f"into the scope of {into}",
+    )
 
 
 def _generator(name: str) -> ScopeError:

@@ -13,6 +13,7 @@ from django.db import connections
 from django.utils.asyncio import async_unsafe
 
 from kumiko_django import signals
+from kumiko_django.audit import recorder as audit_recorder
 from kumiko_django.broker import queues
 from kumiko_django.broker.consumer import Consumer
 from kumiko_django.broker.delivery import Delivery, Verdict
@@ -178,6 +179,7 @@ class _Drain:
             runner.interrupt()
             await self._stop()
             await asyncio.to_thread(recorder.close, SETTLE_SECONDS)
+            await asyncio.to_thread(audit_recorder.flush, SETTLE_SECONDS)
             written.tell()
             for consumer in self._consumers.values():
                 await consumer.close()

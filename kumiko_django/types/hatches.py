@@ -9,10 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 from uuid import UUID
 
 logger = logging.getLogger("kumiko_django.audit")
+
+SCOPE_SWITCH: Final = "scope_switch"
+"""No grant, but on record as well: code of a tenant has entered another scope."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +24,7 @@ class HatchUse:
 
     Attributes:
         kind: The grant: ``unsafe_raw``, ``global_writes``, ``cross_tenant_reads`` or
-            ``system_identity``.
+            ``system_identity``; or ``scope_switch``.
         reason: Why it is allowed, or was refused.
         tenant_id: Of the work that used it.
         actor_id: Key of the user who acts; the all-zero UUID for the system user.
@@ -46,26 +49,29 @@ class HatchUse:
 Sink: TypeAlias = Callable[[HatchUse], None]
 
 
+def described(use: HatchUse) -> str:
+    """A use in one line, with all that is known of it."""
+    return (
+        f"escape hatch {use.kind} {'refused' if use.refused else 'used'}: {use.detail!r} "
+        f"({use.reason!r}; job {use.job_name or 'none'}, run {use.run_id}, "
+        f"tenant {use.tenant_id!r}, actor {use.actor_id!r}, caller {use.caller_id!r})"
+    )
+
+
 def log_use(use: HatchUse) -> None:
     """Write a use to the log."""
-    logger.log(
-        logging.WARNING if use.refused else logging.INFO,
-        "Escape hatch %s %s: %s (%s; job %s, tenant %s, actor %s, caller %s)",
-        use.kind,
-        "refused" if use.refused else "used",
-        use.detail,
-        use.reason,
-        use.job_name or "none",
-        use.tenant_id,
-        use.actor_id,
-        use.caller_id,
-    )
+    logger.log(logging.WARNING if use.refused else logging.INFO, "%s", described(use))
+
+
+def _ignore(run_id: UUID) -> None:
+    """Nothing is kept for a run."""
 
 
 class _Port:
     """Where the room that keeps the record plugs itself in."""
 
     sink: Sink = staticmethod(log_use)
+    run_ended: Callable[[UUID], None] = staticmethod(_ignore)
 
 
 hatch_port = _Port()

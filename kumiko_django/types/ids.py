@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import time
 import uuid
@@ -23,6 +24,12 @@ def uuid7() -> uuid.UUID:
     value = (milliseconds & (2**48 - 1)) << 80 | 0x7 << 76 | (rest << 12) // 1_000_000 << 64
     value |= 0x2 << 62 | int.from_bytes(os.urandom(8), "big") >> 2
     return uuid.UUID(int=value)
+
+
+def first_id_at(moment: dt.datetime) -> uuid.UUID:
+    """The smallest UUID of version 7 that can be made at ``moment`` (an aware one)."""
+    milliseconds = int(moment.timestamp() * 1_000)
+    return uuid.UUID(int=milliseconds << 80 | 0x7 << 76 | 0x2 << 62)
 
 
 def new_job_id() -> str:

@@ -9,6 +9,7 @@ import logging
 import time
 from typing import Any
 
+from kumiko_django.audit import recorder as audit_recorder
 from kumiko_django.broker import queues
 from kumiko_django.broker.connection import AWAY_ERRORS
 from kumiko_django.broker.consumer import Consumer
@@ -240,6 +241,7 @@ class Host:
                 "The last records of the history could not be written; the queue keeps them for "
                 "the next worker"
             )
+        await asyncio.to_thread(audit_recorder.close)
         self._written.tell()
         for consumer in self._consumers.values():
             await consumer.close()

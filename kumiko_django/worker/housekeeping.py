@@ -20,6 +20,7 @@ from django.db import connections
 from django.utils import timezone
 
 from kumiko_django.admission import sweeper
+from kumiko_django.audit import retention as audit_retention
 from kumiko_django.broker.lease import Lease, read_note, write_note
 from kumiko_django.conf import get_settings
 from kumiko_django.exceptions import BrokerUnavailable
@@ -74,6 +75,7 @@ def default_tasks() -> list[Task]:
         Task("departed", departed.INTERVAL, Departed().run),
         Task("roll-up", 60.0, RollUp().run, rest=20.0),
         Task("prune", 60.0, prune_nightly),
+        Task("audit", audit_retention.INTERVAL, audit_retention.prune),
         Task("visible", visible_upkeep.INTERVAL, visible_upkeep.look_after, rest=20.0),
         Task("admission", sweeper.interval(), sweeper.sweep),
     ]

@@ -29,8 +29,6 @@ GRAVEST = [
     )
 ]  # fmt: skip
 PLANNED = {
-    "escape hatches and their audit": "B012 B140 B149 B150 B151 B152 B153",
-    "the databases of the context": "B016 B145 B146 B147 B148 B244",
     "the outbox, and retrying from the history": "P63 P74",
 }
 """What may be planned, by what has to be built first. It gets shorter, never longer."""

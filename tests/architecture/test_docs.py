@@ -18,6 +18,8 @@ from kumiko_django.broker.depth import STATES
 from kumiko_django.conf import Settings
 from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.models import (
+    EscapeHatchUse,
+    HatchKind,
     JobRun,
     JobRunLog,
     RunStatus,
@@ -106,7 +108,7 @@ def test_every_exit_code_is_documented() -> None:
 
 
 def test_every_signal_is_documented() -> None:
-    names = {name for name in vars(signals) if name.startswith(("job_", "dispatch_"))}
+    names = {name for name in vars(signals) if name.startswith(("job_", "dispatch_", "escape_"))}
     documented = set(re.findall(r"^\| `([a-z_]+)` \|", page("signals"), re.MULTILINE))
 
     assert names
@@ -132,6 +134,13 @@ def test_every_column_and_status_of_the_history_is_documented() -> None:
     columns = {field.name for model in (JobRun, JobRunLog) for field in model._meta.concrete_fields}
 
     assert not {name for name in columns | set(RunStatus.values) if f"`{name}`" not in text}
+
+
+def test_every_column_of_the_uses_of_escape_hatches_is_documented() -> None:
+    text = page("escape-hatches")
+    columns = {field.name for field in EscapeHatchUse._meta.concrete_fields}
+
+    assert not {name for name in columns | set(HatchKind.values) if f"`{name}`" not in text}
 
 
 def test_every_column_that_tenants_see_is_documented() -> None:

@@ -17,7 +17,7 @@ from example_project.demo.processes import Processes
 from example_project.demo.redis_server import free_port
 from example_project.demo.site import Site, wait_for_web
 from example_project.seeds import INVOICE_BY_CARD, LATE_CUSTOMERS
-from tests.example.conftest import EndOf
+from tests.example.conftest import RUN_SECONDS, EndOf
 from tests.helpers.waiting import wait_until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240), pytest.mark.once]
@@ -143,6 +143,23 @@ def test_statements_report_their_progress(site: Site, client: Client, end_of: En
     }
     stored = site.data_dir / "media/tenants/t-nordlicht" / run["result"]["file"]
     assert stored.read_text().count("\f") == run["result"]["pages"] == LATE_CUSTOMERS
+
+
+def test_what_reads_across_tenants_is_on_record(site: Site) -> None:
+    """Design 7: the operator's own figures, by a grant with its reason."""
+    uses = "from kumiko_django.models import EscapeHatchUse as Use; print(*Use.objects.values_list("
+    site._manage("dispatchjob", "billing:job:sum-up-payments")
+
+    told = wait_until(
+        lambda: site._manage(
+            "shell", "-v", "0", "-c", f"{uses}'kind', 'reason', 'detail'))"
+        ).strip(),
+        description="the use is on record",
+        timeout=RUN_SECONDS,
+    )
+    assert "cross_tenant_reads" in told
+    assert "the operator bills a share" in told
+    assert "ctx.cross_tenant_reads(billing.Invoice)" in told
 
 
 def test_a_tenant_sees_and_opens_nothing_of_another(client: Client, end_of: EndOf) -> None:

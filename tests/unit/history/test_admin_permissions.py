@@ -111,7 +111,7 @@ def test_lines_of_the_log_are_no_entry_of_the_menu(admin_client: Client) -> None
     index = admin_client.get(reverse("admin:index")).content.decode()
 
     entries = set(re.findall(r"/admin/kumiko/([a-z]+)/", index))
-    assert entries == {"jobrun", "tenantvisiblefailure", "tenantvisiblerun"}
+    assert entries == {"escapehatchuse", "jobrun", "tenantvisiblefailure", "tenantvisiblerun"}
     assert "model-jobrunlog" not in index
     assert admin_client.get("/admin/kumiko/jobrunlog/").status_code == 404
 

@@ -27,7 +27,8 @@ MARKS = {"_", "gettext", "gettext_lazy", "ngettext"}
 
 def texts_of_the_code() -> Iterator[str]:
     """Every text that the models and the admin mark for translation."""
-    for path in [*(PACKAGE / "history").glob("*.py"), PACKAGE / "apps.py"]:
+    rooms = [*(PACKAGE / "history").glob("*.py"), *(PACKAGE / "audit").glob("*.py")]
+    for path in [*rooms, PACKAGE / "apps.py"]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 first = node.args[0] if node.args else None

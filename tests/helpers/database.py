@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -47,18 +48,32 @@ def _which_are_filled(alias: str, name: str) -> str:
 
 
 def connection_count() -> int | None:
-    """Say how many other clients are connected to the test database.
+    """Say how many clients are connected to the test database.
 
-    PostgreSQL is asked itself (``pg_stat_activity``), over a connection that is not counted. The
-    test's own Django connection is counted if it is open. SQLite has no such number: None.
+    PostgreSQL is asked itself (``pg_stat_activity``), from another of its databases, so that
+    whoever asks is not counted. It drops a client a moment after the client has closed: what it
+    says counts once it says so twice. The test's own Django connection is counted if it is open.
+    SQLite has no such number: None.
     """
     if connection.vendor != "postgresql":
         return None
-    with _postgres(str(connection.settings_dict["NAME"])) as outside:
-        row = outside.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
-            " AND datname = current_database() AND pid <> pg_backend_pid()"
-        ).fetchone()
+    with _postgres("postgres") as outside:
+        earlier = _count_clients(outside)
+        for _ in range(50):
+            time.sleep(0.02)
+            count = _count_clients(outside)
+            if count == earlier:
+                break
+            earlier = count
+    return count
+
+
+def _count_clients(outside: psycopg.Connection) -> int:
+    row = outside.execute(
+        "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+        " AND datname = %s",
+        [str(connection.settings_dict["NAME"])],
+    ).fetchone()
     assert row is not None
     return int(row[0])
 

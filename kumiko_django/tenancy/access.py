@@ -89,9 +89,17 @@ def column_value(field: models.Field[Any, Any], tenant_id: str) -> Any:
 
 
 def _unfit(field: models.Field[Any, Any], given: object) -> ScopeError:
-    where = f"{field.model._meta.label}.{field.name}"
+    where, kind, hint = f"{field.model._meta.label}.{field.name}", type(field).__name__, ""
+    if isinstance(field, models.ForeignKey):
+        target = field.target_field
+        to = f"{target.model._meta.label}.{target.name}"
+        kind = f"{kind} to {to}, a {type(target).__name__}"
+        hint = (
+            f" If your tenant ids come from another unique field than {to}, give the foreign key "
+            'that one: to_field="slug", for example.'
+        )
     return ScopeError(
-        f"The tenant id {given!r} cannot stand in {where} (a {type(field).__name__}). Enter the "
-        "scope with the id as that column has it, written the usual way: no leading zeros, UUIDs "
-        'in lower case with dashes. For SYSTEM it is KUMIKO["SYSTEM_TENANT_VALUE"].'
+        f"The tenant id {given!r} cannot stand in {where} (a {kind}). Enter the scope with the id "
+        "as that column has it, written the usual way: no leading zeros, UUIDs in lower case with "
+        f'dashes.{hint} For SYSTEM it is KUMIKO["SYSTEM_TENANT_VALUE"].'
     )

@@ -157,6 +157,20 @@ def test_every_public_name_is_documented() -> None:
     assert not [name for name in kumiko_django.__all__ if not re.search(rf"`{name}\b", text)]
 
 
+def test_the_table_of_names_is_complete() -> None:
+    """It names the errors together, and the models, which a star import does not bring."""
+    table = page("index").split("## Names in `kumiko_django`")[1].split("## ")[0]
+    named = set(re.findall(r"`(\w+)`", table))
+    errors = {
+        name
+        for name in kumiko_django.__all__
+        if isinstance(getattr(kumiko_django, name), type)
+        and issubclass(getattr(kumiko_django, name), kumiko_django.KumikoError)
+    }
+
+    assert set(kumiko_django.__all__) - errors <= named
+
+
 def test_the_version_is_the_same_everywhere() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -171,6 +185,12 @@ def test_links_between_our_own_files_lead_somewhere(path: Path) -> None:
     links = re.findall(r"\]\((?!https?://|#|mailto:)([^)#\s]+)", path.read_text(encoding="utf-8"))
 
     assert not [link for link in links if not (path.parent / link).exists()]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_links_have_a_text(path: Path) -> None:
+    """Sphinx would put in the title; whoever reads the file itself would see nothing."""
+    assert "[](" not in path.read_text(encoding="utf-8")
 
 
 def examples() -> Iterator[tuple[str, ast.Module]]:

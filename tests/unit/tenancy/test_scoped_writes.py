@@ -342,6 +342,14 @@ def test_an_id_that_its_column_cannot_hold_is_refused(tenant: str) -> None:
         list(Meter.objects.all())
 
 
+def test_a_foreign_key_that_leads_to_another_column_than_the_ids_says_so() -> None:
+    with (
+        tenant_scope("acme"),
+        pytest.raises(ScopeError, match=r"ForeignKey to testapp\.Organisation\.id.*to_field="),
+    ):
+        list(Invoice.objects.all())
+
+
 # ------------------------------------------------------------------------------------- relations
 
 LINKS: dict[str, Callable[[Rows], Any]] = {

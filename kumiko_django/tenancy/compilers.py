@@ -37,6 +37,7 @@ from kumiko_django.tenancy.conditions import (
     end_known_by_join,
 )
 from kumiko_django.tenancy.cross_tenant import widened
+from kumiko_django.tenancy.databases import refuse_other_database
 from kumiko_django.tenancy.marks import WRITES, pinned_tenant
 from kumiko_django.tenancy.rules import DerivedRows, TableRule, mentioned, table_rules
 
@@ -74,6 +75,7 @@ class ReadRules(SQLCompiler):
             return super().get_from_clause()
         first = next(iter(guarded.values()))
         self._access = widened(self.query, current_access(first.model, "read"))
+        refuse_other_database(guarded.values(), self._access, self.connection.alias, reads=True)
         self._refuse_other_pin(first)
         self._guarded, self._joined = guarded, set()
         if self._raw is not None:

@@ -1,0 +1,114 @@
+"""System checks of the router and of row-level security, each id by one test, with a hint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.core import checks
+from django.core.checks import CheckMessage
+from django.db import connection, connections
+from pytest_django import Settings
+
+from kumiko_django import checks as kumiko_checks
+from kumiko_django.tenancy.checks_databases import ROUTER, check_roles
+from kumiko_django.tenancy.routers import TenantRouter
+from tests.integration.databases.placing import database_of
+
+pytestmark = pytest.mark.once
+
+
+class OwnRouter(TenantRouter):
+    """A project's own."""
+
+
+class OtherRouter:
+    """Somebody else's, without any opinion."""
+
+
+def found() -> list[CheckMessage]:
+    return [m for m in checks.run_checks(tags=[kumiko_checks.TAG]) if m.id]
+
+
+def the_only_one(check_id: str) -> CheckMessage:
+    messages = found()
+    assert [message.id for message in messages] == [check_id]
+    assert messages[0].hint
+    return messages[0]
+
+
+def change(settings: Settings, **changes: Any) -> None:
+    settings.KUMIKO = {**settings.KUMIKO, **changes}
+
+
+@pytest.mark.parametrize("router", [ROUTER, f"{__name__}.OwnRouter", OwnRouter()])
+def test_a_router_that_is_there_is_fine(router: Any, settings: Settings) -> None:
+    settings.DATABASE_ROUTERS = [router]
+    change(settings, TENANT_DATABASE=lambda tenant_id: "default", HISTORY_DATABASE="default")
+
+    assert found() == []
+
+
+@pytest.mark.parametrize(
+    "changes", [{"TENANT_DATABASE": lambda tenant_id: "default"}, {"HISTORY_DATABASE": "default"}]
+)
+def test_e020_the_router_is_not_installed(changes: dict[str, Any], settings: Settings) -> None:
+    settings.DATABASE_ROUTERS = [f"{__name__}.OtherRouter"]
+    change(settings, **changes)
+
+    message = the_only_one("kumiko.E020")
+
+    assert isinstance(message, checks.Error)
+    assert next(iter(changes)) in message.msg
+
+
+def test_w020_there_are_no_tenants_to_place(settings: Settings) -> None:
+    settings.DATABASE_ROUTERS = [ROUTER]
+    change(settings, TENANT_DATABASE=lambda tenant_id: "default", TENANTS=None)
+
+    assert isinstance(the_only_one("kumiko.W020"), checks.Warning)
+
+
+@pytest.mark.parametrize("broken", ["no.where", lambda: "default"])
+def test_e021_nobody_can_be_asked_for_the_database(broken: Any, settings: Settings) -> None:
+    settings.DATABASE_ROUTERS = [ROUTER]
+    change(settings, TENANT_DATABASE=broken)
+
+    assert isinstance(the_only_one("kumiko.E021"), checks.Error)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"TENANT_DATABASE": database_of}, {"HISTORY_DATABASE": "eu"}], ids=str
+)
+def test_e022_a_database_that_is_not_there(changes: dict[str, Any], settings: Settings) -> None:
+    settings.DATABASE_ROUTERS = [ROUTER]
+    change(settings, **changes)
+
+    message = the_only_one("kumiko.E022")
+
+    assert isinstance(message, checks.Error)
+    assert "'eu'" in message.msg
+
+
+def test_w021_no_database_has_policies(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    change(settings, ROW_LEVEL_SECURITY=True)
+    monkeypatch.setattr(connection, "vendor", "sqlite", raising=False)
+
+    assert isinstance(the_only_one("kumiko.W021"), checks.Warning)
+
+
+def test_w022_a_transaction_pooler(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    change(settings, ROW_LEVEL_SECURITY=True)
+    # Nothing is asked of the database, whatever it is.
+    monkeypatch.setattr(connections["default"], "vendor", "postgresql", raising=False)
+    assert found() == []
+    monkeypatch.setitem(connection.settings_dict, "DISABLE_SERVER_SIDE_CURSORS", True)
+
+    message = the_only_one("kumiko.W022")
+
+    assert isinstance(message, checks.Warning)
+    assert "inside transactions only" in message.msg
+
+
+def test_without_the_setting_no_role_is_asked_for() -> None:
+    assert check_roles(databases=["default"]) == []

@@ -40,13 +40,13 @@ def _check_router(settings: Settings) -> Iterator[CheckMessage]:
         yield checks.Error(
             f"{' and '.join(given)} have no effect: TenantRouter is not in DATABASE_ROUTERS.",
             hint=f'Set DATABASE_ROUTERS = ["{ROUTER}"], before other routers.',
-            id="kumiko.E020",
+            id="kumiko.E030",
         )
     if settings.tenant_database is not None and not settings.tenancy_enabled:
         yield checks.Warning(
             'KUMIKO["TENANT_DATABASE"] has no effect: KUMIKO["TENANTS"] is not set.',
             hint="Set TENANTS, or drop TENANT_DATABASE.",
-            id="kumiko.W020",
+            id="kumiko.W030",
         )
 
 
@@ -73,14 +73,14 @@ def _check_aliases(settings: Settings) -> Iterator[CheckMessage]:
             str(error),
             hint="Give a callable of the tenant id that gives the alias of its database, or its "
             "dotted path.",
-            id="kumiko.E021",
+            id="kumiko.E031",
         )
     for where, alias in aliases:
         if alias not in connections.databases:
             yield checks.Error(
                 f"{where} names {alias!r}, which is not in DATABASES.",
                 hint=f"Give one of {', '.join(connections.databases)}.",
-                id="kumiko.E022",
+                id="kumiko.E032",
             )
 
 
@@ -94,7 +94,7 @@ def _check_security(settings: Settings) -> Iterator[CheckMessage]:
         yield checks.Warning(
             'KUMIKO["ROW_LEVEL_SECURITY"] has no effect: no database is a PostgreSQL.',
             hint="Drop it, or use PostgreSQL.",
-            id="kumiko.W021",
+            id="kumiko.W031",
         )
     for alias in on_postgres:
         if connections[alias].settings_dict.get("DISABLE_SERVER_SIDE_CURSORS"):
@@ -105,7 +105,7 @@ def _check_security(settings: Settings) -> Iterator[CheckMessage]:
                 hint="Do a tenant's work inside transaction.atomic(). What cannot run in a "
                 "transaction (VACUUM, say) belongs outside of any scope. Silence this check when "
                 "you have seen to it.",
-                id="kumiko.W022",
+                id="kumiko.W032",
             )
 
 
@@ -139,5 +139,5 @@ def _above(alias: str, role: str) -> CheckMessage:
         "a superuser, or has BYPASSRLS.",
         hint="Let web processes and workers connect as a role without these; keep this one for "
         "migrations.",
-        id="kumiko.W023",
+        id="kumiko.W033",
     )

@@ -12,6 +12,7 @@ from kumiko_django.conf import get_settings
 from kumiko_django.exceptions import ScopeError, SettingsError
 from kumiko_django.tenancy.access import Access
 from kumiko_django.tenancy.rules import TableRule
+from kumiko_django.tenancy.scope import current_tenant_id
 from kumiko_django.types.dotted import load_callable
 from kumiko_django.types.ids import SYSTEM
 
@@ -40,6 +41,29 @@ def database_of(tenant_id: str) -> str | None:
             'without tables of tenants. Add it to the attribute "databases" of that callable.'
         )
     return alias
+
+
+def own_database() -> str:
+    """The alias of the database with the rows of the scope; the default one where none is said.
+
+    Raises:
+        SettingsError: As :func:`database_of`.
+    """
+    tenant_id = current_tenant_id()
+    found = None if tenant_id is None else database_of(tenant_id)
+    return found or DEFAULT_DB_ALIAS
+
+
+def awaited_database() -> str:
+    """The database whose commit work waits for that is told no other.
+
+    That with the scope's rows, if a transaction is open there; else the default one.
+
+    Raises:
+        SettingsError: As :func:`database_of`.
+    """
+    own = own_database()
+    return own if connections[own].in_atomic_block else DEFAULT_DB_ALIAS
 
 
 def tenant_database() -> Callable[[str], Any] | None:

@@ -10,8 +10,11 @@ from django.contrib.auth.models import User
 from django.db import connections, router, transaction
 from pytest_django import Settings
 
-from kumiko_django import dispatch, system_scope, tenant_scope
+from kumiko_django import dispatch, pending_count, system_scope, tenant_scope
 from kumiko_django.exceptions import ScopeError, SettingsError
+from kumiko_django.handlers import write
+from kumiko_django.handlers.definition import HandlerDefinition
+from kumiko_django.handlers.registry import handlers
 from kumiko_django.history.models import JobRun
 from kumiko_django.tenancy.lifting import reading_all
 from kumiko_django.testing import drain
@@ -201,6 +204,45 @@ def test_a_transaction_of_the_tenants_database_is_named_by_the_router() -> None:
                 Task.objects.create(code="x" if using == "default" else "y")
                 transaction.set_rollback(True, using=using)
             assert stored(EU) == left
+
+
+@pytest.mark.django_db(databases=ALL, transaction=True)
+def test_work_waits_for_the_transaction_of_the_tenants_database() -> None:
+    """What is dispatched in it is sent with its commit, and not at all after a rollback."""
+    with tenant_scope("globex"):
+        for fails in (True, False):
+            with transaction.atomic(using=EU):
+                assert dispatch("testapp:job:quiet", {}).reason == "after-commit"
+                transaction.set_rollback(fails, using=EU)
+            assert pending_count() == (0 if fails else 1)
+        with transaction.atomic():
+            assert dispatch("testapp:job:quiet", {}).reason == "after-commit"
+            transaction.set_rollback(True)
+        assert pending_count() == 1
+    drain()
+
+
+class _Broken(Exception):
+    pass
+
+
+def _half_done(payload: Any, ctx: Any) -> None:
+    Task.objects.create(code="half")
+    raise _Broken
+
+
+@pytest.mark.django_db(databases=ALL, transaction=True)
+def test_a_write_handler_has_a_transaction_of_the_tenants_database() -> None:
+    """Half of a write leaves nothing, wherever the tenant's rows are."""
+    definition = HandlerDefinition(
+        "write", _half_done, app_label="testapp", name="half-done", roles=frozenset({"anonymous"})
+    )
+    with handlers.isolated():
+        name = handlers.register(definition).qualified_name
+        for tenant in ("acme", "globex"):
+            with tenant_scope(tenant), pytest.raises(_Broken):
+                write(name, {})
+    assert stored("default") == stored(EU) == set()
 
 
 @pytest.mark.parametrize(

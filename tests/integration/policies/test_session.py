@@ -66,7 +66,7 @@ def work(number: int) -> set[str]:
 
 
 def test_two_tenants_times_a_hundred_runs_on_one_connection(policed: Any) -> None:
-    """P106: one connection, runs of two tenants in turn, some fail: none sees the other's rows."""
+    """P106B: one connection, two tenants in turn, some fail: none sees the other's rows."""
     pids = set()
     for number in range(200):
         try:
@@ -309,6 +309,6 @@ def test_a_pool_gets_connections_that_carry_nothing(
 def test_a_role_that_policies_do_not_hold_for_is_told(policed: Any) -> None:
     """The check that ``migrate`` and ``check --database`` run."""
     (message,) = check_roles(databases=[OWNER, ROLE])
-    assert message.id == "kumiko.W023"
+    assert message.id == "kumiko.W033"
     assert f"'{OWNER}'" in message.msg
     assert message.hint

@@ -52,59 +52,59 @@ def test_a_router_that_is_there_is_fine(router: Any, settings: Settings) -> None
 @pytest.mark.parametrize(
     "changes", [{"TENANT_DATABASE": lambda tenant_id: "default"}, {"HISTORY_DATABASE": "default"}]
 )
-def test_e020_the_router_is_not_installed(changes: dict[str, Any], settings: Settings) -> None:
+def test_e030_the_router_is_not_installed(changes: dict[str, Any], settings: Settings) -> None:
     settings.DATABASE_ROUTERS = [f"{__name__}.OtherRouter"]
     change(settings, **changes)
 
-    message = the_only_one("kumiko.E020")
+    message = the_only_one("kumiko.E030")
 
     assert isinstance(message, checks.Error)
     assert next(iter(changes)) in message.msg
 
 
-def test_w020_there_are_no_tenants_to_place(settings: Settings) -> None:
+def test_w030_there_are_no_tenants_to_place(settings: Settings) -> None:
     settings.DATABASE_ROUTERS = [ROUTER]
     change(settings, TENANT_DATABASE=lambda tenant_id: "default", TENANTS=None)
 
-    assert isinstance(the_only_one("kumiko.W020"), checks.Warning)
+    assert isinstance(the_only_one("kumiko.W030"), checks.Warning)
 
 
 @pytest.mark.parametrize("broken", ["no.where", lambda: "default"])
-def test_e021_nobody_can_be_asked_for_the_database(broken: Any, settings: Settings) -> None:
+def test_e031_nobody_can_be_asked_for_the_database(broken: Any, settings: Settings) -> None:
     settings.DATABASE_ROUTERS = [ROUTER]
     change(settings, TENANT_DATABASE=broken)
 
-    assert isinstance(the_only_one("kumiko.E021"), checks.Error)
+    assert isinstance(the_only_one("kumiko.E031"), checks.Error)
 
 
 @pytest.mark.parametrize(
     "changes", [{"TENANT_DATABASE": database_of}, {"HISTORY_DATABASE": "eu"}], ids=str
 )
-def test_e022_a_database_that_is_not_there(changes: dict[str, Any], settings: Settings) -> None:
+def test_e032_a_database_that_is_not_there(changes: dict[str, Any], settings: Settings) -> None:
     settings.DATABASE_ROUTERS = [ROUTER]
     change(settings, **changes)
 
-    message = the_only_one("kumiko.E022")
+    message = the_only_one("kumiko.E032")
 
     assert isinstance(message, checks.Error)
     assert "'eu'" in message.msg
 
 
-def test_w021_no_database_has_policies(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_w031_no_database_has_policies(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     change(settings, ROW_LEVEL_SECURITY=True)
     monkeypatch.setattr(connection, "vendor", "sqlite", raising=False)
 
-    assert isinstance(the_only_one("kumiko.W021"), checks.Warning)
+    assert isinstance(the_only_one("kumiko.W031"), checks.Warning)
 
 
-def test_w022_a_transaction_pooler(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_w032_a_transaction_pooler(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     change(settings, ROW_LEVEL_SECURITY=True)
     # Nothing is asked of the database, whatever it is.
     monkeypatch.setattr(connections["default"], "vendor", "postgresql", raising=False)
     assert found() == []
     monkeypatch.setitem(connection.settings_dict, "DISABLE_SERVER_SIDE_CURSORS", True)
 
-    message = the_only_one("kumiko.W022")
+    message = the_only_one("kumiko.W032")
 
     assert isinstance(message, checks.Warning)
     assert "inside transactions only" in message.msg

@@ -108,7 +108,9 @@ class GuardedServerCursor(GuardedCursor):
                 f"{self._value[0] or None!r} are fetched in that of {now[0] or None!r}. Read them "
                 "in the scope in which they were asked for."
             )
-        session.bring(self.db)
+        # Outside of a transaction its rows were put by when it was opened.
+        if not session.stands_alone(self.db):
+            session.bring(self.db)
 
 
 def _guarded(cursor: Any) -> Any:

@@ -76,7 +76,11 @@ def carried(db: Any) -> Carried:
 
 
 def bring(db: Any) -> None:
-    """Let the connection carry what is wanted."""
+    """Let the connection carry what is wanted.
+
+    Raises:
+        ScopeError: It cannot, outside of a transaction and behind a pooler.
+    """
     known, value = carried(db), wanted()
     driver = known.driver
     status = driver.info.transaction_status
@@ -85,13 +89,23 @@ def bring(db: Any) -> None:
     if status == _IDLE:
         known.local = None
         if driver.autocommit:
-            if known.session != value:
+            if _is_pooled(db):
+                _refuse_alone(db, value)
+            elif known.session != value:
                 _send(db, known, value, local=False)
             return
         if known.session == value:  # which the transaction that begins now finds
             known.local = value
     if known.local != value:
         _send(db, known, value, local=True)
+
+
+def _refuse_alone(db: Any, value: Value) -> None:
+    if value != NONE:
+        raise ScopeError(
+            f"The database {db.alias!r} is behind a transaction pooler, where the tenant can be "
+            "set inside transactions only. Do this inside transaction.atomic()."
+        )
 
 
 def _send(db: Any, known: Carried, value: Value, *, local: bool) -> None:
@@ -113,17 +127,19 @@ def run(db: Any, sql: Any, call: Callable[[], Any]) -> Any:
     Raises:
         ScopeError: It would set by itself what only the scope sets.
     """
-    if _is_pooled(db) and wanted() != NONE and _stands_alone(db):
-        return _in_transaction(db, lambda: run(db, sql, call))
     text = sql if isinstance(sql, str) else str(sql)
     lowered = text.lower()
+    alone = _is_pooled(db) and wanted() != NONE and stands_alone(db)
+    begins = alone and lowered.lstrip().startswith(("begin", "start transaction"))
+    if alone and not begins:
+        return _in_transaction(db, lambda: run(db, sql, call))
     names_setting = TENANT_SETTING in lowered or LIFTED_SETTING in lowered
     if names_setting and ambient.scope.get() is not None:
         raise ScopeError(
             f"SQL of your own names {TENANT_SETTING} or {LIFTED_SETTING}, which only the scope "
             "sets. Use tenant_scope() or system_scope()."
         )
-    if not _is_end_of_savepoint(lowered):
+    if not (begins or _is_end_of_savepoint(lowered)):
         bring(db)
     if text.startswith(_PLAIN) and ";" not in text and "set_config" not in lowered:
         return call()
@@ -144,7 +160,8 @@ def _is_pooled(db: Any) -> bool:
     return bool(db.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS"))
 
 
-def _stands_alone(db: Any) -> bool:
+def stands_alone(db: Any) -> bool:
+    """Whether no transaction is open, and a statement would be one of its own."""
     driver = db.connection
     return bool(driver.autocommit) and driver.info.transaction_status == _IDLE
 

@@ -219,6 +219,16 @@ def test_behind_a_transaction_pooler_nothing_is_left_on_the_session(
         assert codes() == own("acme") | {"new"}
         with transaction.atomic(using=ROLE):
             assert codes() == own("acme") | {"new"}
+        with policed.chunked_cursor() as cursor:
+            cursor.execute("SELECT code FROM testapp_task")
+            assert {code for (code,) in cursor.fetchall()} == own("acme") | {"new"}
+        with policed.cursor() as cursor:
+            with pytest.raises(ScopeError, match="inside transactions only"):
+                cursor.copy("COPY (SELECT code FROM testapp_task) TO STDOUT")
+            for _ in range(2):
+                cursor.execute("BEGIN")
+                assert codes() == own("acme") | {"new"}
+                cursor.execute("ROLLBACK")
         assert carried(policed) == ""
     assert codes() == set()
 

@@ -17,6 +17,7 @@ from kumiko_django.handlers.definition import HandlerDefinition
 from kumiko_django.handlers.registry import handlers
 from kumiko_django.history.models import JobRun
 from kumiko_django.tenancy.lifting import reading_all
+from kumiko_django.tenancy.routers import TenantRouter
 from kumiko_django.testing import drain
 from tests.app.models import Epic, Label, Memo, Project, Task, TaskProxy, Topic
 from tests.integration.databases.placing import ARCHIVE, EU, nowhere, undeclared
@@ -166,6 +167,8 @@ def test_relations_between_tenants_and_databases_are_refused() -> None:
         late = Task(code="late")
         late.project = made["globex"]
         late.save()
+        with pytest.raises(ValueError, match="router prevents"):
+            late.project = shared
     assert stored(EU) == {"late"}
 
 
@@ -183,6 +186,17 @@ def test_tables_are_where_they_belong() -> None:
     assert router.allow_migrate("default", "testapp", model_name="task")
     assert not router.allow_migrate("default", "kumiko")
     assert router.allow_migrate("default", "auth", model_name="user")
+
+
+def test_without_a_list_the_history_has_no_tables_of_tenants(settings: Settings) -> None:
+    """Every other database may; which of them does is left to others."""
+    settings.KUMIKO = {**settings.KUMIKO, "TENANT_DATABASE": nowhere}
+    ours = TenantRouter()
+    allowed = [ours.allow_migrate(alias, "testapp", model_name="task") for alias in ALL]
+    assert allowed == [True, None, False]
+    assert ours.allow_migrate(ARCHIVE, "testapp", model_name="memo") is False
+    assert ours.allow_migrate(ARCHIVE, "testapp", model_name="topic") is None
+    assert ours.allow_migrate(EU, "testapp") is ours.allow_migrate(EU, "testapp", "gone") is None
 
 
 def test_plain_models_are_left_to_others() -> None:

@@ -113,6 +113,12 @@ def test_transactions_keep_what_is_true(policed: Any) -> None:
     assert carried(policed) == ""
     with transaction.atomic(using=ROLE):
         assert codes() == set()
+        with tenant_scope("acme"):
+            savepoint = transaction.savepoint(using=ROLE)
+        with tenant_scope("globex"):
+            assert codes() == own("globex")
+            transaction.savepoint_rollback(savepoint, using=ROLE)
+            assert codes() == own("globex")
     with tenant_scope("globex"):
         assert codes() == own("globex")
         with transaction.atomic(using=ROLE):
@@ -192,6 +198,17 @@ def test_rows_of_a_server_cursor_are_for_its_scope(policed: Any) -> None:
         found += [task.code for task in rows]
     assert first.code == found[0]
     assert set(found) == own("acme")
+
+
+def test_each_fetch_from_the_server_carries_the_scope(policed: Any) -> None:
+    """What is worked out when a row is fetched, too: by policies of a project's own, say."""
+    inside = transaction.atomic(using=ROLE)
+    with tenant_scope("acme"), inside, policed.chunked_cursor() as cursor:
+        cursor.execute(f"{CARRIED} FROM generate_series(1, 3)")
+        assert cursor.fetchone() == ("acme",)
+        with tenant_scope("globex"):
+            codes()
+        assert cursor.fetchmany(1) == [("acme",)]
 
 
 def test_copy_carries_the_scope_too(policed: Any) -> None:

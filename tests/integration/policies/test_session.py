@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -14,6 +15,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from kumiko_django import system_scope, tenant_scope
 from kumiko_django.exceptions import ScopeError
 from kumiko_django.run.connections import clean_connections
+from kumiko_django.run.execution import _RunThread
 from kumiko_django.run.threads import HandlerThreads
 from kumiko_django.tenancy.checks_databases import check_roles
 from kumiko_django.tenancy.lifting import reading_all
@@ -283,8 +285,6 @@ def test_threads_have_connections_of_their_own(policed: Any) -> None:
 
 async def test_async_runs_have_connections_of_their_own(policed: Any) -> None:
     """P106: runs on one loop, each with a thread that it borrows, see their tenant's rows."""
-    from kumiko_django.run.execution import _RunThread
-
     threads = HandlerThreads()
 
     async def run(number: int) -> set[str]:
@@ -339,3 +339,28 @@ def test_a_role_that_policies_do_not_hold_for_is_told(policed: Any) -> None:
     assert message.id == "kumiko.W033"
     assert f"'{OWNER}'" in message.msg
     assert message.hint
+
+
+async def test_runs_of_two_tenants_in_the_threads_of_a_worker(policed: Any) -> None:
+    """P106: a hundred runs each, eight at a time, sync and async, some fail: nothing is seen."""
+    threads = HandlerThreads()
+
+    async def run(number: int) -> set[str] | None:
+        try:
+            async with tenant_scope(("acme", "globex")[number % 2]):
+                if number % 3:
+                    return cast("set[str]", await threads.run(partial(work, number)))
+                async with _RunThread(threads):
+                    return await sync_to_async(work)(number)
+        except (Broken, DatabaseError):
+            return None
+
+    try:
+        for start in range(0, 200, 8):
+            results = await asyncio.gather(*map(run, range(start, start + 8)))
+            for number, found in enumerate(results, start):
+                assert found in (None, own(("acme", "globex")[number % 2]))
+                assert (found is None) == (number % 10 == 0 or number % 7 == 0)
+        assert threads._made <= 8
+    finally:
+        threads.close()

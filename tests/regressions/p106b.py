@@ -18,10 +18,10 @@ REGRESSION = Regression(
         Replacement(
             "kumiko_django/tenancy/session.py",
             old="""\
-            if known.session != value:
+            elif known.session != value:
 """,
             new="""\
-            if known.session in (None, NONE):
+            elif known.session in (None, NONE):
 """,
         ),
     ),

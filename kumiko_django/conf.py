@@ -87,8 +87,7 @@ class Settings:
         tenant_database: ``TENANT_DATABASE``: callable of the tenant id (or its path) that gives the
             alias of the database with its rows; for ``TenantRouter``.
         history_database: ``HISTORY_DATABASE``: alias of the database with our tables; likewise.
-        row_level_security: ``ROW_LEVEL_SECURITY``: whether connections to PostgreSQL carry the
-            tenant in scope, for policies.
+        row_level_security: ``ROW_LEVEL_SECURITY``: connections carry the tenant, for policies.
     """
 
     redis_url: str | None = field(default=None, repr=False)  # it may have a password

@@ -36,7 +36,7 @@ from kumiko_django.tenancy.conditions import (
     condition,
     end_known_by_join,
 )
-from kumiko_django.tenancy.cross_tenant import widened
+from kumiko_django.tenancy.cross_tenant import is_wide, told, widened
 from kumiko_django.tenancy.databases import refuse_other_database
 from kumiko_django.tenancy.marks import WRITES, pinned_tenant
 from kumiko_django.tenancy.rules import DerivedRows, TableRule, mentioned, table_rules
@@ -86,6 +86,13 @@ class ReadRules(SQLCompiler):
         where = getattr(self, "where", None)
         self.where = Both(where, [each for each in bases if each is not None])
         return clause
+
+    def execute_sql(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the statement; what it may read of all tenants, policies are told."""
+        if not is_wide(self.query):
+            return super().execute_sql(*args, **kwargs)
+        with told(self.query):
+            return super().execute_sql(*args, **kwargs)
 
     def compile(self, node: Any) -> Any:
         """SQL of one node; joins get their condition, raw SQL is refused where it could evade."""

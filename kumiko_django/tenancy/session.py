@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -17,7 +18,8 @@ from django.db.backends.signals import connection_created
 
 from kumiko_django.conf import get_settings
 from kumiko_django.exceptions import ScopeError
-from kumiko_django.tenancy.lifting import NOTHING, lifted
+from kumiko_django.tenancy.cross_tenant import wide
+from kumiko_django.tenancy.lifting import NOTHING, in_force
 from kumiko_django.tenancy.policies import LIFTED_SETTING, TENANT_SETTING, words
 from kumiko_django.types import ambient
 from kumiko_django.types.ids import SYSTEM
@@ -57,12 +59,15 @@ class Carried:
 
 def wanted() -> Value:
     """What a statement here and now should find."""
-    scope, rules = ambient.scope.get(), lifted.get()
+    scope = ambient.scope.get()
+    rules = in_force(None if scope is None else scope.tenant_id)
     if scope is not None:
         tenant_id = scope.tenant_id
     else:
         tenant_id = "" if get_settings().tenancy_enabled else SYSTEM
-    return tenant_id, "" if rules is NOTHING else _words(rules)
+    if more := wide.get():
+        rules = replace(rules, cross_tenant_reads=rules.cross_tenant_reads | more)
+    return tenant_id, "" if rules is NOTHING else _words(replace(rules, lease=None))
 
 
 def carried(db: Any) -> Carried:

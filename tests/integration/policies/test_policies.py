@@ -12,7 +12,8 @@ from django.db import ProgrammingError, connections, transaction
 
 from kumiko_django import system_scope, tenant_scope
 from kumiko_django.exceptions import DefinitionError, ScopeError
-from kumiko_django.tenancy.lifting import Lifted, lifted, reading_all
+from kumiko_django.tenancy.cross_tenant import reading_all_of
+from kumiko_django.tenancy.lifting import Lease, Lifted, lifted, reading_all
 from kumiko_django.tenancy.operations import EnableRowLevelSecurity
 from tests.app.models import Epic, Label, Meter, Task
 from tests.integration.policies.conftest import OWNER, ROLE, bare, codes, own
@@ -113,6 +114,17 @@ def test_what_is_lifted_is_lifted_for_its_table_and_block(policed: Any) -> None:
             lifted.reset(token)
         cursor.execute("UPDATE testapp_label SET name = name")
         assert cursor.rowcount == 1
+
+
+def test_a_query_across_tenants_is_wide_by_itself(policed: Any) -> None:
+    """B149: the policies are told what stands on the query, and of no other query."""
+    with tenant_scope("acme"):
+        lease = Lease("acme")
+        tasks = reading_all_of(Task, (), lease).using(ROLE)
+        assert {task.code for task in tasks} == own("acme") | own("globex")
+        assert tasks.count() == 6
+        assert codes() == own("acme")
+        lease.end()
 
 
 def test_sql_cannot_set_what_the_scope_sets(policed: Any) -> None:

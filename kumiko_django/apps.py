@@ -18,14 +18,16 @@ class KumikoConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Plug the dispatcher in, register the system checks and import what apps define."""
+        """Plug in the dispatcher and connections, register checks, import what apps define."""
         from kumiko_django import checks, dispatching  # noqa: F401  (need loaded apps)
         from kumiko_django.audit import recorder
         from kumiko_django.definitions.discovery import discover
         from kumiko_django.handlers.discovery import discover as discover_handlers
+        from kumiko_django.tenancy import session
         from kumiko_django.tenancy.install import install
 
         when_marked(install)
         recorder.plug_in()
+        session.install()
         discover()
         discover_handlers()

@@ -21,6 +21,7 @@ from kumiko_django.facets import checks as _of_facets  # noqa: F401  (registers 
 from kumiko_django.handlers import checks as _of_handlers  # noqa: F401
 from kumiko_django.observability import chosen
 from kumiko_django.tenancy import checks as _of_requests  # noqa: F401
+from kumiko_django.tenancy import checks_databases as _of_databases  # noqa: F401
 
 TAG = "kumiko"
 
@@ -111,10 +112,8 @@ def check_time_zones(app_configs: Sequence[Any] | None = None, **_: Any) -> list
 @register(TAG)
 def check_autocommit(app_configs: Sequence[Any] | None = None, **_: Any) -> list[CheckMessage]:
     """The database of the history commits what is written to it."""
-    from kumiko_django.history.models import JobRun
-
-    alias = router.db_for_write(JobRun)
-    if connections[alias].settings_dict.get("AUTOCOMMIT", True):
+    alias = _history_alias()
+    if alias is None or connections[alias].settings_dict.get("AUTOCOMMIT", True):
         return []
     return [
         Error(
@@ -127,6 +126,15 @@ def check_autocommit(app_configs: Sequence[Any] | None = None, **_: Any) -> list
             id="kumiko.E005",
         )
     ]
+
+
+def _history_alias() -> str | None:
+    from kumiko_django.history.models import JobRun
+
+    try:
+        return router.db_for_write(JobRun)
+    except SettingsError:
+        return None  # told by check_databases
 
 
 @register(TAG)
@@ -176,9 +184,9 @@ def _check_window(definition: JobDefinition, settings: Settings) -> list[CheckMe
 @register(TAG)
 def check_sqlite(app_configs: Sequence[Any] | None = None, **_: Any) -> list[CheckMessage]:
     """A SQLite that several processes write to begins its transactions as writers."""
-    from kumiko_django.history.models import JobRun
-
-    alias = router.db_for_write(JobRun)
+    alias = _history_alias()
+    if alias is None:
+        return []
     database = connections[alias]
     if database.vendor != "sqlite":
         return []

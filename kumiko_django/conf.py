@@ -26,6 +26,7 @@ from kumiko_django.types.setting_values import (
     choice,
     maker,
     tenant_value,
+    true_or_false,
 )
 
 TenantsCallable: TypeAlias = Callable[[], Iterable[Any]]
@@ -83,6 +84,10 @@ class Settings:
         roles: ``ROLES``: callable of a user and a tenant id that gives the user's roles there, or
             None where the user is no member; by default the names of the user's groups.
         jobs_write_as: ``JOBS_WRITE_AS``: as whom ``ctx.write`` acts: ``system`` or ``caller``.
+        tenant_database: ``TENANT_DATABASE``: callable of the tenant id (or its path) that gives the
+            alias of the database with its rows; for ``TenantRouter``.
+        history_database: ``HISTORY_DATABASE``: alias of the database with our tables; likewise.
+        row_level_security: ``ROW_LEVEL_SECURITY``: connections carry the tenant, for policies.
     """
 
     redis_url: str | None = field(default=None, repr=False)  # it may have a password
@@ -113,6 +118,9 @@ class Settings:
     system_tenant_value: str | int | UUID | None = None
     roles: Callable[[Any, str], Any] | str | None = None
     jobs_write_as: str = "system"
+    tenant_database: Callable[[str], str] | str | None = None
+    history_database: str | None = None
+    row_level_security: bool = False
 
     @property
     def tenancy_enabled(self) -> bool:
@@ -278,6 +286,9 @@ _VALIDATORS: dict[str, Callable[[str, object], Any]] = {
     "SYSTEM_TENANT_VALUE": tenant_value,
     "ROLES": callable_value("of a user and a tenant id that gives the user's roles"),
     "JOBS_WRITE_AS": choice("system", "caller"),
+    "TENANT_DATABASE": callable_value("of the tenant id that gives the alias of its database"),
+    "HISTORY_DATABASE": _text,
+    "ROW_LEVEL_SECURITY": true_or_false,
 }
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError
 from django.utils.asyncio import async_unsafe
@@ -27,6 +27,7 @@ from kumiko_django.dispatching import observed, skips
 from kumiko_django.dispatching.after_commit import send_after_commit
 from kumiko_django.dispatching.asking import sync_code_has_run
 from kumiko_django.dispatching.request import Request, build, build_each, find_definition
+from kumiko_django.tenancy.databases import awaited_database
 from kumiko_django.types.arguments import AMBIENT, Delay, TenantArgument
 from kumiko_django.types.results import Dispatched
 
@@ -210,7 +211,7 @@ def _left(jobs: Sequence[NewJob]) -> list[Dispatched]:
 
 def _left_to_commit(definition: JobDefinition, jobs: Sequence[NewJob], using: str | None) -> bool:
     """Whether a transaction is open, to whose commit the jobs are left."""
-    alias = using or DEFAULT_DB_ALIAS
+    alias = using or awaited_database()
     connection = connections[alias]
     if connection.in_atomic_block:
         if jobs:

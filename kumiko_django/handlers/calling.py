@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from asgiref.sync import async_to_sync, sync_to_async
-from django.db import DEFAULT_DB_ALIAS, transaction
+from django.db import transaction
 from django.db.transaction import TransactionManagementError
 from django.utils.asyncio import async_unsafe
 
@@ -25,6 +25,7 @@ from kumiko_django.handlers.definition import HandlerDefinition, Kind
 from kumiko_django.handlers.identity import who_acts
 from kumiko_django.handlers.principals import Principal, UserArgument
 from kumiko_django.handlers.registry import handlers
+from kumiko_django.tenancy.databases import own_database
 from kumiko_django.tenancy.scope import current_tenant_id
 from kumiko_django.types import ambient
 from kumiko_django.types.jsonable import JSON, to_jsonable
@@ -91,7 +92,7 @@ def call_write(name: str, payload: Any, who: Who, event_id: EventId) -> JSON:
     definition = call.definition
     # Before anything happens: what is wrong with it must not be found out after the work.
     event = Event.of(definition.qualified_name, call.encoded, event_id, None, of_handler=True)
-    alias = definition.using or DEFAULT_DB_ALIAS
+    alias = definition.using or own_database()
     with acting_as(definition, call.principal), transaction.atomic(using=alias):
         result = call.run()
         if transaction.get_rollback(using=alias):

@@ -36,7 +36,8 @@ from kumiko_django.tenancy.conditions import (
     condition,
     end_known_by_join,
 )
-from kumiko_django.tenancy.cross_tenant import widened
+from kumiko_django.tenancy.cross_tenant import is_wide, told, widened
+from kumiko_django.tenancy.databases import refuse_other_database
 from kumiko_django.tenancy.marks import WRITES, pinned_tenant
 from kumiko_django.tenancy.rules import DerivedRows, TableRule, mentioned, table_rules
 
@@ -74,6 +75,7 @@ class ReadRules(SQLCompiler):
             return super().get_from_clause()
         first = next(iter(guarded.values()))
         self._access = widened(self.query, current_access(first.model, "read"))
+        refuse_other_database(guarded.values(), self._access, self.connection.alias, reads=True)
         self._refuse_other_pin(first)
         self._guarded, self._joined = guarded, set()
         if self._raw is not None:
@@ -84,6 +86,13 @@ class ReadRules(SQLCompiler):
         where = getattr(self, "where", None)
         self.where = Both(where, [each for each in bases if each is not None])
         return clause
+
+    def execute_sql(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the statement; what it may read of all tenants, policies are told."""
+        if not is_wide(self.query):
+            return super().execute_sql(*args, **kwargs)
+        with told(self.query):
+            return super().execute_sql(*args, **kwargs)
 
     def compile(self, node: Any) -> Any:
         """SQL of one node; joins get their condition, raw SQL is refused where it could evade."""

@@ -6,6 +6,9 @@ A query that outlives the run that it was made for is refused, as is one in anot
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -17,6 +20,8 @@ from kumiko_django.tenancy.lifting import Lease
 
 M = TypeVar("M", bound=models.Model)
 _MARK = "kumiko_reads_all"
+wide: ContextVar[frozenset[type[models.Model]]] = ContextVar("kumiko_wide", default=frozenset())
+"""Of which models the statement that is being run reads all rows, for policies of the database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,21 @@ def reading_all_of(
     concrete = frozenset(each._meta.concrete_model or each for each in (*read, *parents))
     queryset.query.__dict__[_MARK] = _Wide(concrete, lease)
     return queryset
+
+
+def is_wide(query: Any) -> bool:
+    """Whether a query reads the rows of all tenants."""
+    return _MARK in query.__dict__
+
+
+@contextlib.contextmanager
+def told(query: Any) -> Iterator[None]:
+    """Let the connection be told for a block what such a query may read."""
+    token = wide.set(query.__dict__[_MARK].models)
+    try:
+        yield
+    finally:
+        wide.reset(token)
 
 
 def widened(query: Any, access: Access) -> Access:

@@ -17,6 +17,7 @@ from kumiko_django.exceptions import ScopeError
 from kumiko_django.tenancy import references
 from kumiko_django.tenancy.access import Access, Operation, column_value, current_access
 from kumiko_django.tenancy.conditions import TenantCondition
+from kumiko_django.tenancy.databases import refuse_other_database
 from kumiko_django.tenancy.marks import pinned_tenant
 from kumiko_django.tenancy.rules import DerivedRows, OwnColumn, TableRule, rule_of
 from kumiko_django.tenancy.writes import before_write
@@ -51,6 +52,7 @@ def prepare_insert(compiler: Any) -> TenantCondition | None:
     if rule is None:
         return None
     access = current_access(rule.model, "insert")
+    refuse_other_database([rule], access, compiler.connection.alias)
     changes_rows = query.on_conflict == OnConflict.UPDATE
     if isinstance(rule, OwnColumn):
         _stamp(query, rule, access)
@@ -202,6 +204,7 @@ def prepare_delete(compiler: Any) -> None:
 
 def _keep_to_own(compiler: Any, rule: TableRule, operation: Operation) -> Access:
     access = current_access(rule.model, operation)
+    refuse_other_database([rule], access, compiler.connection.alias)
     # The query may be used again by its owner (the collector does), so a copy gets the condition.
     query = compiler.query = compiler.query.clone()
     refuse_unfiltered(query, rule, operation)

@@ -66,3 +66,14 @@ def choice(*allowed: str) -> Callable[[str, object], str]:
         return str(value)
 
     return validate
+
+
+def true_or_false(key: str, value: object) -> bool:
+    """Check for True or False.
+
+    Raises:
+        SettingsError: It is neither.
+    """
+    if not isinstance(value, bool):
+        raise SettingsError(f"KUMIKO[{key!r}] must be True or False, not {value!r}.")
+    return value

@@ -55,6 +55,8 @@ def test_every_setting_is_documented_with_its_default() -> None:
         stated = rows[field.name.upper()].strip().strip("`").replace(",", "")
         if isinstance(field.default, str):
             assert stated == field.default
+        elif isinstance(field.default, bool):
+            assert stated == str(field.default), field.name
         elif isinstance(field.default, int | float):
             assert float(stated) == field.default, field.name
         else:

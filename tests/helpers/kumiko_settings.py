@@ -32,6 +32,9 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "CONCURRENCY": int,
     "MAX_PAYLOAD_BYTES": int,
     "TENANTS": str,
+    "TENANT_DATABASE": str,
+    "HISTORY_DATABASE": str,
+    "ROW_LEVEL_SECURITY": lambda text: text == "True",
     "METER": str,
     "TRACER": str,
 }

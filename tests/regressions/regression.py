@@ -13,7 +13,7 @@ FOLDER: Final = "tests/regressions"
 
 ITEMS: Final = (
     "P01", "P02", "P03", "P12", "P13", "P15", "P23", "P24", "P25", "P32", "P39", "P40", "P48",
-    "P49", "P58", "P64", "P67", "P68", "P73", "P87", "P95", "P102", "P103", "P104", "P106",
+    "P49", "P58", "P64", "P67", "P68", "P73", "P87", "P95", "P102", "P103", "P104", "P106", "P106B",
 )  # fmt: skip
 """The severe weaknesses whose remedy is built; whoever builds another one's adds it here."""
 
@@ -94,7 +94,7 @@ class Regression:
 def known() -> Iterator[str]:
     """The items that have a file, in the order of their numbers."""
     names = [path.stem.upper() for path in (ROOT / FOLDER).glob("p[0-9]*.py")]
-    yield from sorted(names, key=lambda name: int(name[1:]))
+    yield from sorted(names, key=lambda name: (int(name[1:].rstrip("B")), name))
 
 
 def load(item: str) -> Regression:

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.once
 
 CALLABLES = (
     "REQUEST_TENANT", "FILES", "DERIVATIVES", "NOTIFY", "CONFIG", "SECRETS", "TIME_ZONE", "ROLES",
+    "TENANT_DATABASE",
 )  # fmt: skip
 
 
@@ -56,6 +57,7 @@ def test_what_else_is_right(key: str, value: Any) -> None:
         *((key, True, "must be a callable") for key in CALLABLES),
         *((key, ["a"], "dotted path to one") for key in CALLABLES),
         ("REQUEST_TENANT", False, "of the request"),
+        ("TENANT_DATABASE", {"acme": "eu"}, "of the tenant id"),
         ("TIME_ZONE", False, "of the tenant id"),
         ("TIME_ZONE", {}, "of the tenant id"),
         ("CONFIG", False, "a dict"),

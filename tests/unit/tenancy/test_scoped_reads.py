@@ -69,7 +69,7 @@ def test_without_tenancy_everything_is_systems_and_no_scope_is_needed(settings: 
     assert task.delete()[0] == 1
 
 
-def test_a_value_may_stand_for_system(settings: Settings) -> None:
+def test_a_value_may_stand_for_system(rows: Rows, settings: Settings) -> None:
     settings.KUMIKO = {**settings.KUMIKO, "SYSTEM_TENANT_VALUE": "everybody"}
     with system_scope("reference data"):
         shared = Task.objects.create(code="shared")

@@ -61,7 +61,11 @@ def test_a_job_that_kills_its_worker_three_times_still_completes(
         ("completed", 1, 4),
     ]
     for neighbour in neighbours:
-        assert ended_runs(neighbour, timeout=20)[-1].status == "completed"
+        # A neighbour that shared its last worker with the job runs a second longer than that did.
+        wait_until(
+            JobRun.objects.filter(queue_job_id=neighbour, status="completed").exists,
+            description="a neighbour is completed", timeout=20,
+        )  # fmt: skip
     assert not JobRun.objects.filter(status="running").exists()
     wait_until(
         lambda: sum(worker.running for worker in workers) == 1, description="three were killed"

@@ -71,10 +71,10 @@ class Command(BaseCommand):
             raise CommandError(told, returncode=DispatchCode.INTERRUPTED) from None
 
     def _report(self, definition: JobDefinition, sent: Dispatched, options: dict[str, Any]) -> None:
-        self.stdout.write(sent.job_id)
-        if not sent:
-            told = f"{definition.qualified_name} was not accepted: {sent.reason or sent.status}."
+        if not sent:  # no id: nothing has it, so nothing could be looked up by it
+            told = f"{definition.qualified_name} was not accepted: {_rule(definition, sent)}."
             raise CommandError(told, returncode=DispatchCode.NOT_ACCEPTED)
+        self.stdout.write(sent.job_id)
         self._tell(f"{sent.status}: {definition.qualified_name}", options)
         if options["wait"]:
             self._wait(definition.lane, sent.job_id, options)
@@ -106,6 +106,18 @@ class Command(BaseCommand):
         """To stderr: stdout is for what programs read, the id and the result."""
         if int(options["verbosity"]) > 0:
             self.stderr.write(line, style_func=str)
+
+
+def _rule(definition: JobDefinition, sent: Dispatched) -> str:
+    """By which of its options a job was not let in."""
+    if sent.reason == "skipped:max-per-tenant":
+        return f"its tenant has {definition.max_per_tenant} pending already (max_per_tenant=)"
+    if sent.status == "throttled":
+        return f"one was let in less than throttle={definition.throttle} ago"
+    if sent.status == "skipped":
+        whose = "" if definition.concurrency_scope == "global" else " for this tenant"
+        return f'one is pending{whose} already (concurrency="{definition.concurrency}")'
+    return sent.reason or sent.status
 
 
 def _payload(text: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -115,14 +116,34 @@ def test_the_exit_code_tells_the_outcome(runjobs: RunJobsFactory) -> None:
     wait_until(lambda: Effect.objects.filter(key="end").exists(), description="it went on")
 
 
-def test_a_job_that_is_not_let_in(define: Define, queue_state: QueueStateFactory) -> None:
-    """P09: the reason, and a code of its own, so that a script can tell it from a failure."""
-    define(lambda payload, ctx: None, name="alone", concurrency="skip")
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        ({"concurrency": "skip"}, 'one is pending for this tenant already (concurrency="skip")'),
+        (
+            {"concurrency": "skip", "concurrency_scope": "global"},
+            'one is pending already (concurrency="skip")',
+        ),
+        ({"concurrency": "throttle", "throttle": 60}, "one was let in less than throttle=60 ago"),
+        ({"max_per_tenant": 1}, "its tenant has 1 pending already (max_per_tenant=)"),
+    ],
+)
+def test_a_job_that_is_not_let_in(
+    options: dict[str, Any],
+    rule: str,
+    define: Define,
+    queue_state: QueueStateFactory,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """P09: the rule, and a code of its own; no id, since nothing has it."""
+    define(lambda payload, ctx: None, name="alone", **options)
     call_command("dispatchjob", "testapp:job:alone", "--tenant", "acme")
+    capsys.readouterr()
     for more in ([], ["--wait"]):
         assert refused("testapp:job:alone", "--tenant", "acme", *more) == (
-            DispatchCode.NOT_ACCEPTED, "testapp:job:alone was not accepted: skipped.",
+            DispatchCode.NOT_ACCEPTED, f"testapp:job:alone was not accepted: {rule}.",
         )  # fmt: skip
+        assert capsys.readouterr().out == ""
     assert queue_state("worker").counts()["wait"] == 1
 
 

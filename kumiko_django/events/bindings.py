@@ -6,7 +6,9 @@ import inspect
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeAlias
 
+from django.apps import apps
 from django.db.models.signals import ModelSignal
+from django.db.models.utils import make_model_tuple
 from django.dispatch import Signal
 
 from kumiko_django.definitions.handler import innermost, place, runs_on_loop
@@ -18,6 +20,9 @@ from kumiko_django.exceptions import DefinitionError
 from kumiko_django.types.arguments import AMBIENT, TenantArgument
 
 Function: TypeAlias = Callable[..., Any]
+
+_WAITING: set[Hashable] = set()
+"""Bindings to models that were not there when they were made: signal, sender, identity."""
 
 
 def bind_signal(
@@ -90,7 +95,8 @@ class Binding:
 
     def connect(self) -> None:
         """Listen, in the place of an earlier binding with the same identity."""
-        self.disconnect()
+        if self._may_be_bound():
+            self.disconnect()
         # Not weakly: nobody else holds the binding, and with it the functions.
         receiver = self._areceive if self._is_async else self._receive
         self.signal.connect(receiver, sender=self.sender, weak=False, dispatch_uid=self._uid)
@@ -98,6 +104,22 @@ class Binding:
     def disconnect(self) -> None:
         """Listen no longer."""
         self.signal.disconnect(sender=self.sender, dispatch_uid=self._uid)
+
+    def _may_be_bound(self) -> bool:
+        """Whether there can be an earlier binding; not if the first waits for its model.
+
+        A disconnect that waits, too, is one more thing that ``check`` blames where a name is wrong.
+        """
+        if not isinstance(self.sender, str) or not isinstance(self.signal, ModelSignal):
+            return True
+        try:
+            apps.get_registered_model(*make_model_tuple(self.sender))
+        except (LookupError, ValueError):
+            key = (self.signal, self.sender.lower(), self._uid)
+            known = key in _WAITING
+            _WAITING.add(key)
+            return known
+        return True
 
     def _receive(self, /, **arguments: Any) -> None:
         if not self._concerns(arguments):

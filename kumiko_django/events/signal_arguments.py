@@ -25,7 +25,7 @@ _OF_DJANGO: Final[dict[Signal, tuple[str, ...]]] = {
     signals.post_delete: _OF_DELETES,
     signals.m2m_changed: ("instance", "action", "reverse", "model", "pk_set", "using"),
 }
-"""By Django's documentation of its model signals. What others are sent with, only a sending tells."""
+"""By Django's documentation of its model signals. Of others only a sending tells."""
 
 
 @dataclass(frozen=True, slots=True)

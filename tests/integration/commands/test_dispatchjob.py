@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connections
+from pytest_django import Settings
 
+from kumiko_django import SYSTEM
 from kumiko_django.history.models import JobRun
 from kumiko_django.worker import following
 from kumiko_django.worker.exit_codes import DispatchCode
@@ -49,6 +51,45 @@ def test_it_queues_and_prints_the_id(
     assert (data["key"], data["_tenantId"]) == ("k", "acme")
 
 
+@pytest.mark.parametrize("word", ["system", "SYSTEM"])
+def test_how_to_say_system(word: str, queue_state: QueueStateFactory, settings: Settings) -> None:
+    """Whatever the admin or Python calls it, unless the project has a tenant of that name."""
+    tenants = [["acme"], ["acme", word]]
+    for active, meant in zip(tenants, (SYSTEM, word), strict=True):
+        settings.KUMIKO = {**settings.KUMIKO, "TENANTS": lambda active=active: active}
+        call_command("dispatchjob", RECORD, "--tenant", word)
+        job_id = queue_state("worker").wait[-1]
+        assert queue_state("worker").job(job_id).data["_tenantId"] == meant
+
+
+def test_a_tenant_that_is_not_active(
+    queue_state: QueueStateFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It may be a slip, or a job that cleans up after a tenant: told, and queued."""
+    call_command("dispatchjob", RECORD, "--tenant", "acmee")
+    told = capsys.readouterr().err
+    assert "Warning: 'acmee' is none of the active tenants (KUMIKO[\"TENANTS\"])." in told
+    assert "Did you mean 'acme'?" in told
+    assert len(queue_state("worker").wait) == 1
+
+
+def test_tenants_that_cannot_be_asked(
+    queue_state: QueueStateFactory, capsys: pytest.CaptureFixture[str], settings: Settings
+) -> None:
+    """Only a word with two meanings needs them."""
+
+    def broken() -> list[str]:
+        raise OSError("no database")
+
+    settings.KUMIKO = {**settings.KUMIKO, "TENANTS": broken}
+    code, text = refused(RECORD, "--tenant", "system")
+    assert code == DispatchCode.REFUSED
+    assert f'KUMIKO["TENANTS"] raised OSError. Give {SYSTEM} for what belongs to none.' in text
+    call_command("dispatchjob", RECORD, "--tenant", "acme")
+    assert "Warning: Whether 'acme' is an active tenant cannot" in capsys.readouterr().err
+    assert len(queue_state("worker").wait) == 1
+
+
 def test_the_payload_from_stdin(
     queue_state: QueueStateFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,7 +103,7 @@ def test_the_payload_from_stdin(
     ("arguments", "complaint"),
     [
         (["testapp:job:recrd", "--tenant", "acme"], "Did you mean 'testapp:job:record'"),
-        ([RECORD], "needs a tenant"),
+        ([RECORD], r"^testapp:job:record needs a tenant: give --tenant ID. --tenant system says"),
         ([RECORD, "--tenant", "acme", "--payload", "{nope"], "--payload is no JSON: .* column 2"),
         ([RECORD, "--tenant", "acme", "--payload", "[1]"], r"must be a JSON object .*not \[1\]"),
         ([RECORD, "--tenant", "acme", "--payload", '{"_a": 1}'], "reserved"),

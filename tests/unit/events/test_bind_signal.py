@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.apps import apps
+from django.core.checks.model_checks import check_lazy_references
 from django.db.models.signals import m2m_changed, post_delete, post_save
 from django.dispatch import Signal
 
@@ -56,3 +58,17 @@ def test_what_only_a_sending_can_tell() -> None:
         call({"foa": 1, "bar": 2})
     assert call({"foo": 1, "bar": 2}) is True
     binding.disconnect()
+
+
+def test_a_misspelt_sender_is_blamed_once() -> None:
+    """By ``manage.py check``, as a connect of ours; not also as a disconnect."""
+    known = {key: list(waiting) for key, waiting in apps._pending_operations.items()}
+    try:
+        bind_signal(post_save, "e", sender="testapp.Ordr", tenant_id="acme")
+        told = [error for error in check_lazy_references() if "testapp.ordr" in error.msg]
+        assert [error.id for error in told] == ["signals.E001"]
+        bind_signal(post_save, "e", sender="testapp.Ordr", tenant_id="acme")
+        assert len(apps._pending_operations["testapp", "ordr"]) == 3, "the last one counts"
+    finally:
+        apps._pending_operations.clear()
+        apps._pending_operations.update(known)

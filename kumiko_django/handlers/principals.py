@@ -19,6 +19,7 @@ from kumiko_django.conf import get_settings
 from kumiko_django.exceptions import AccessDenied, SettingsError
 from kumiko_django.types.dotted import load_callable
 from kumiko_django.types.ids import SYSTEM_USER_ID
+from kumiko_django.types.setting_values import shown
 
 SYSTEM_ROLE: Final = "system"
 ANONYMOUS_ROLE: Final = "anonymous"
@@ -132,5 +133,5 @@ def _roles_of(user: Any, tenant_id: str) -> Iterable[str] | None:
         if all(isinstance(role, str) for role in roles):
             return roles
     raise SettingsError(
-        f'KUMIKO["ROLES"] must give a list of names, or None for no member, not {given!r}.'
+        f'KUMIKO["ROLES"] must give a list of names, or None for no member, not {shown(given)}.'
     )

@@ -55,7 +55,7 @@ def test_manage_py_check_is_clean() -> None:
     ("kumiko", "part"),
     [
         ({"REDIS_ULR": "redis://localhost"}, "Did you mean 'REDIS_URL'"),
-        ({"REDIS_URL": "redis://localhost", "FAILED_AGE": 0}, "KUMIKO['FAILED_AGE']"),
+        ({"REDIS_URL": "redis://localhost", "FAILED_AGE": 0}, 'KUMIKO["FAILED_AGE"]'),
         ({"REDIS_URL": "redis://localhost", "CACHE_ALIAS": "redis"}, "not both"),
         ("redis://localhost", "KUMIKO must be a dict"),
     ],

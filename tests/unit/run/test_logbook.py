@@ -66,7 +66,7 @@ class HostileText(str):
         ("100 % done", ("x",), "100 % done x"),
         ("none", (1, [2]), "none 1 [2]"),
         ("%s", (Hostile(),), "%s <"),
-        ("%s", (HostileMapping(),), "%s <"),
+        ("%(n)d", (HostileMapping(),), "%(n)d <"),
     ],
 )
 def test_arguments_fill_the_message(

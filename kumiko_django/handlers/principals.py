@@ -114,7 +114,10 @@ def _load(key: Any) -> Any:
     try:
         return get_user_model()._default_manager.get(pk=str(key))
     except (ObjectDoesNotExist, ValueError, ValidationError, OverflowError):
-        raise AccessDenied(f"There is no user {str(key)[:100]!r}.") from None
+        raise AccessDenied(
+            f"There is no user {str(key)[:100]!r}. Give a user, or the primary key of one: a "
+            "user name is no key."
+        ) from None
 
 
 def _roles_of(user: Any, tenant_id: str) -> Iterable[str] | None:

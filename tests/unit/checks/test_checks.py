@@ -95,7 +95,7 @@ def test_e007_where_metrics_go_cannot_be_had(settings: Settings, key: str, value
     message = the_only_one("kumiko.E007")
 
     assert isinstance(message, checks.Error)
-    assert f"KUMIKO['{key}']" in message.msg
+    assert f'KUMIKO["{key}"]' in message.msg
 
 
 @pytest.mark.parametrize("tenants", ["tests.app.nothing.active", lambda request: []])

@@ -25,6 +25,7 @@ from kumiko_django.types.setting_values import (
     callable_value,
     choice,
     maker,
+    positive_int,
     shown,
     tenant_value,
     true_or_false,
@@ -253,14 +254,6 @@ def _seconds(minimum: float) -> Callable[[str, object], float]:
     return validate
 
 
-def _positive_int(key: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise SettingsError(
-            f'KUMIKO["{key}"] must be a whole number of at least 1, not {shown(value)}.'
-        )
-    return value
-
-
 _VALIDATORS: dict[str, Callable[[str, object], Any]] = {
     "REDIS_URL": _redis_url,
     "CACHE_ALIAS": _text,
@@ -271,11 +264,11 @@ _VALIDATORS: dict[str, Callable[[str, object], Any]] = {
     "HISTORY_AGE": _age,
     "AUDIT_AGE": _age,
     "LOCK_SECONDS": _seconds(1.0),
-    "STALL_BUDGET": _positive_int,
+    "STALL_BUDGET": positive_int,
     "UNKNOWN_JOB_AGE": _seconds(0.0),
     "GRACE": _seconds(0.0),
-    "CONCURRENCY": _positive_int,
-    "MAX_PAYLOAD_BYTES": _positive_int,
+    "CONCURRENCY": positive_int,
+    "MAX_PAYLOAD_BYTES": positive_int,
     "TENANTS": callable_value("that gives the active tenant ids"),
     "REQUEST_TENANT": callable_value("of the request that gives its tenant id"),
     "FILES": callable_value("of a FacetRequest that makes the facet", or_false=True),

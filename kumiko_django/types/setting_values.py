@@ -71,6 +71,19 @@ def tenant_value(key: str, value: object) -> Any:
     return value
 
 
+def positive_int(key: str, value: object) -> int:
+    """Check for a whole number of at least 1.
+
+    Raises:
+        SettingsError: It is something else.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise SettingsError(
+            f'KUMIKO["{key}"] must be a whole number of at least 1, not {shown(value)}.'
+        )
+    return value
+
+
 def choice(*allowed: str) -> Callable[[str, object], str]:
     """Check for one of some texts."""
 
@@ -90,5 +103,5 @@ def true_or_false(key: str, value: object) -> bool:
         SettingsError: It is neither.
     """
     if not isinstance(value, bool):
-        raise SettingsError(f"KUMIKO[{key!r}] must be True or False, not {value!r}.")
+        raise SettingsError(f'KUMIKO["{key}"] must be True or False, not {shown(value)}.')
     return value

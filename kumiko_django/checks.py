@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -171,7 +172,7 @@ def _check_window(definition: JobDefinition, settings: Settings) -> list[CheckMe
     return [
         Error(
             f"{definition.qualified_name} runs for every tenant, and its retries may take "
-            f"{window_ms:,} ms, while completed jobs stay in the queue for "
+            f"{math.ceil(window_ms / 1000):,} s, while completed jobs stay in the queue for "
             f"{settings.completed_age:,} s only. A fan-out that is tried again knows by them which "
             "tenants it has seen to.",
             hint='Raise KUMIKO["COMPLETED_AGE"], or give the job fewer retries or a shorter '

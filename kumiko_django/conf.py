@@ -25,6 +25,8 @@ from kumiko_django.types.setting_values import (
     callable_value,
     choice,
     maker,
+    positive_int,
+    shown,
     tenant_value,
     true_or_false,
 )
@@ -110,11 +112,11 @@ class Settings:
     files_storage: str = "default"
     derivatives: Mapping[str, Any] | Factory | None = None
     notify: Factory | None = None
-    config: Mapping[str, Any] | Factory | None = None
+    config: Mapping[str, Any] | Factory | None = field(default=None, repr=False)  # likewise
     secrets: Factory | None = None
     time_zone: Callable[[str], Any] | str | None = None
-    meter: Any = None
-    tracer: Any = None
+    meter: Any = field(default=None, repr=False)
+    tracer: Any = field(default=None, repr=False)
     system_tenant_value: str | int | UUID | None = None
     roles: Callable[[Any, str], Any] | str | None = None
     jobs_write_as: str = "system"
@@ -138,7 +140,7 @@ class Settings:
         given: Any = self.tenants_callable()()
         if isinstance(given, str | bytes) or not isinstance(given, Iterable):
             raise SettingsError(
-                f'KUMIKO["TENANTS"] must give a list of the active tenant ids, not {given!r}.'
+                f'KUMIKO["TENANTS"] must give a list of the active tenant ids, not {shown(given)}.'
             )
         return [str(tenant) for tenant in given]
 
@@ -196,9 +198,9 @@ def _unknown_key(key: object, known: list[str]) -> str:
 def _text(key: str, value: object) -> str:
     if not isinstance(value, str):
         # Without the value: bytes of a URL would show their password.
-        raise SettingsError(f"KUMIKO[{key!r}] must be text, not {type(value).__name__}.")
+        raise SettingsError(f'KUMIKO["{key}"] must be text, not {type(value).__name__}.')
     if not value.strip():
-        raise SettingsError(f"KUMIKO[{key!r}] must not be empty; leave it out, or set it.")
+        raise SettingsError(f'KUMIKO["{key}"] must not be empty; leave it out, or set it.')
     return value
 
 
@@ -209,7 +211,7 @@ def _redis_url(key: str, value: object) -> str:
         scheme, separator, _ = text.partition("://")
         found = f"found {scheme!r}" if separator else "it has no scheme"
         raise SettingsError(
-            f"KUMIKO[{key!r}] must begin with one of {', '.join(schemes)} ({found})."
+            f'KUMIKO["{key}"] must begin with one of {", ".join(schemes)} ({found}).'
         )
     return text
 
@@ -219,7 +221,8 @@ def _prefix(key: str, value: object) -> str:
     text = _text(key, value)
     if not _PREFIX.fullmatch(text):
         raise SettingsError(
-            f"KUMIKO[{key!r}] = {value!r} may have letters, digits, '.', '_', '-' and braces only."
+            f'KUMIKO["{key}"] = {value!r} may have letters, digits, '
+            "'.', '_', '-' and braces only."
         )
     return text
 
@@ -231,8 +234,8 @@ def _age(key: str, value: object) -> int:
     is_whole = isinstance(seconds, int) and not isinstance(seconds, bool)
     if not is_whole or not 0 < cast("int", seconds) <= _MAX_SECONDS:
         raise SettingsError(
-            f"KUMIKO[{key!r}] must be a whole number of seconds above 0 (at most "
-            f"{_MAX_SECONDS:,}), or a timedelta, not {value!r}."
+            f'KUMIKO["{key}"] must be a whole number of seconds above 0 (at most '
+            f"{_MAX_SECONDS:,}), or a timedelta, not {shown(value)}."
         )
     return cast("int", seconds)
 
@@ -243,18 +246,12 @@ def _seconds(minimum: float) -> Callable[[str, object], float]:
         is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
         if not is_number or not minimum <= cast("float", seconds) <= _MAX_SECONDS:
             raise SettingsError(
-                f"KUMIKO[{key!r}] must be seconds (a number or a timedelta) of at least "
-                f"{minimum:g} and at most {_MAX_SECONDS:,}, not {value!r}."
+                f'KUMIKO["{key}"] must be seconds (a number or a timedelta) of at least '
+                f"{minimum:g} and at most {_MAX_SECONDS:,}, not {shown(value)}."
             )
         return float(cast("float", seconds))
 
     return validate
-
-
-def _positive_int(key: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise SettingsError(f"KUMIKO[{key!r}] must be a whole number of at least 1, not {value!r}.")
-    return value
 
 
 _VALIDATORS: dict[str, Callable[[str, object], Any]] = {
@@ -267,11 +264,11 @@ _VALIDATORS: dict[str, Callable[[str, object], Any]] = {
     "HISTORY_AGE": _age,
     "AUDIT_AGE": _age,
     "LOCK_SECONDS": _seconds(1.0),
-    "STALL_BUDGET": _positive_int,
+    "STALL_BUDGET": positive_int,
     "UNKNOWN_JOB_AGE": _seconds(0.0),
     "GRACE": _seconds(0.0),
-    "CONCURRENCY": _positive_int,
-    "MAX_PAYLOAD_BYTES": _positive_int,
+    "CONCURRENCY": positive_int,
+    "MAX_PAYLOAD_BYTES": positive_int,
     "TENANTS": callable_value("that gives the active tenant ids"),
     "REQUEST_TENANT": callable_value("of the request that gives its tenant id"),
     "FILES": callable_value("of a FacetRequest that makes the facet", or_false=True),

@@ -27,18 +27,22 @@ def unavailable(error: BaseException, address: RedisAddress) -> BrokerUnavailabl
     )
     where = f"Redis at {address} (from {address.setting})"
     if isinstance(error, AuthenticationError) or "NOAUTH" in text:
-        told = f"{where} refuses the credentials: {text}. {_credentials_hint(address)}"
+        told = f"{where} refuses the credentials: {_ended(text)} {_credentials_hint(address)}"
     elif isinstance(error, NoPermissionError):
-        told = f"{where} does not let this user do it: {text}. Check the user's ACL"
+        told = f"{where} does not let this user do it: {_ended(text)} Check the user's ACL"
     elif isinstance(error, InvalidResponse):
-        told = f"{where} does not speak Redis: {text}. Check host, port, and redis:// or rediss://"
+        told = f"{where} does not speak Redis: {_ended(text)} Check host, port, and redis:// or rediss://"
     elif isinstance(error, RedisTimeoutError | TimeoutError):
         told = f"{where} does not answer in time ({text})"
     elif isinstance(error, RedisConnectionError | OSError):
         told = f"{where} cannot be reached: {text}"
     else:
         told = f"{where} refuses the command: {text}"
-    return BrokerUnavailable(f"{told}.")
+    return BrokerUnavailable(_ended(told))
+
+
+def _ended(sentence: str) -> str:
+    return sentence if sentence.endswith(("?", "!")) else f"{sentence}."
 
 
 def _reason(error: BaseException, address: RedisAddress) -> str:

@@ -85,12 +85,22 @@ def check_zone(name: object) -> str | None:
             return ZoneInfo(name).key
         except (KeyError, ValueError, OSError):  # unknown, no name at all, the name of a folder
             pass
-        near = difflib.get_close_matches(name, available_timezones(), n=1, cutoff=0.5)
-        hint = f"Did you mean {near[0]!r}?" if near else "Give an IANA name."
-        raise DefinitionError(f"Cron: tz={name!r} is no time zone. {hint}")
+        raise DefinitionError(f"Cron: tz={name!r} is no time zone. {_zone_hint(name)}")
     raise DefinitionError(
         f"Cron: tz must be the name of a time zone, e.g. 'Europe/Berlin', not {name!r}."
     )
+
+
+def _zone_hint(name: str) -> str:
+    zones = available_timezones()
+    for zone in zones:
+        if zone.lower() == name.strip().lower():
+            return f"Did you mean {zone!r}?"
+    near = difflib.get_close_matches(name, zones, n=1, cutoff=0.5)
+    # The abbreviation that looks most like another is another zone.
+    if near and not (name.isupper() and len(name) <= 5):
+        return f"Did you mean {near[0]!r}?"
+    return "Give an IANA name, e.g. 'Europe/Berlin'."
 
 
 def next_occurrence(pattern: str, zone: dt.tzinfo, moment: dt.datetime) -> dt.datetime:

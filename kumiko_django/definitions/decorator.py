@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
-import difflib
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from asgiref.sync import markcoroutinefunction
 
 from kumiko_django.definitions.boot import BootGate
 from kumiko_django.definitions.concurrency import Concurrency, ConcurrencyScope, Window
+from kumiko_django.definitions.explained import unknown_option
 from kumiko_django.definitions.grants import Grant
 from kumiko_django.definitions.job import JobDefinition, TenantRule
 from kumiko_django.definitions.options import Backoff, Duration, Lane, Priority
@@ -237,12 +237,9 @@ def _refuse_unknown(options: dict[str, Any]) -> None:
         for parameter in inspect.signature(JobDefinition).parameters.values()
         if parameter.name != "handler"
     ]
-    unknown: Sequence[str] = [option for option in options if option not in known]
-    if not unknown:
-        return
-    near = difflib.get_close_matches(unknown[0], known, n=1)
-    hint = f"Did you mean {near[0]!r}?" if near else f"Known options: {', '.join(known)}."
-    raise DefinitionError(f"@job has no option {unknown[0]!r}. {hint}")
+    for option in options:
+        if option not in known:
+            raise DefinitionError(unknown_option("@job", option, known))
 
 
 __all__ = ["Dispatcher", "Job", "dispatcher_port", "job"]

@@ -13,6 +13,7 @@ from kumiko_django.definitions import names
 from kumiko_django.definitions.aliases import check_aliases
 from kumiko_django.definitions.boot import BootGate, check_boot
 from kumiko_django.definitions.concurrency import Concurrency, ConcurrencyScope, Window
+from kumiko_django.definitions.explained import explained_class
 from kumiko_django.definitions.grants import Grants, check_escape_hatches
 from kumiko_django.definitions.handler import check_handler, innermost, place, runs_on_loop
 from kumiko_django.definitions.options import (
@@ -47,6 +48,7 @@ MAX_RETRIES: Final = 100_000
 """Far beyond any use, and within what every database and queue counts."""
 
 
+@explained_class
 @dataclass(frozen=True, eq=False)
 class JobDefinition:
     """What a job is called, what it runs, and how.

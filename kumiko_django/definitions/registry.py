@@ -149,10 +149,8 @@ class Registry:
         if near:
             return f"No job is called {name!r}. Did you mean {near[0]!r}?"
         if isinstance(name, str) and not names.is_qualified(name):
-            return (
-                f"No job is called {name!r}. Give the qualified name, e.g. "
-                "'billing:job:send-reminders'."
-            )
+            example = next(iter(self._by_name), "<app>:job:<name>")
+            return f"No job is called {name!r}. Give the qualified name, e.g. {example!r}."
         return (
             f"No job is called {name!r}. Is its app in INSTALLED_APPS and the job in its jobs.py?"
         )

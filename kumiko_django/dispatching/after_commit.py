@@ -81,10 +81,10 @@ class _Send:
 
     def _report(self, jobs: tuple[NewJob, ...], error: KumikoError) -> None:
         logger.error(
-            "%s of %s (%s) committed but could not be queued: %s",
-            "A job" if len(jobs) == 1 else f"{len(jobs):,} jobs",
-            jobs[0].name,
-            f"{jobs[0].job_id} was" if len(jobs) == 1 else f"{jobs[0].job_id} and following were",
+            "%s could not be queued after the commit: %s",
+            f"{jobs[0].name} ({jobs[0].job_id})"
+            if len(jobs) == 1
+            else f"{len(jobs):,} jobs {jobs[0].name} ({jobs[0].job_id} and following)",
             error,
         )
         observed.count_failed(jobs[0].name, len(jobs))

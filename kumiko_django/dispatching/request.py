@@ -181,7 +181,7 @@ def user_id_of(triggered_by: Any, where: str) -> str | None:
     """The key of a user object, or the given key; without either, the ambient user.
 
     Raises:
-        ValueError: It is neither a user nor a key; the message begins with ``where``.
+        ValueError: It is neither a user nor a key, or is not saved; ``where`` begins the message.
         SynchronousOnlyOperation: It is ``request.user``, not loaded yet, in async code.
     """
     if triggered_by is None:
@@ -195,6 +195,11 @@ def user_id_of(triggered_by: Any, where: str) -> str | None:
             "triggered_by=await request.auser()."
         ) from error
     if is_user:
+        if triggered_by.pk is None and getattr(triggered_by, "is_authenticated", True):
+            raise ValueError(
+                f"{where}: triggered_by is a {type(triggered_by).__name__} that is not saved, so "
+                "it has no key yet. Save it first."
+            )
         triggered_by = triggered_by.pk  # None for an anonymous user
     elif isinstance(triggered_by, bool) or not isinstance(triggered_by, str | int | UUID):
         raise ValueError(

@@ -6,17 +6,23 @@ import inspect
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeAlias
 
+from django.apps import apps
 from django.db.models.signals import ModelSignal
+from django.db.models.utils import make_model_tuple
 from django.dispatch import Signal
 
 from kumiko_django.definitions.handler import innermost, place, runs_on_loop
 from kumiko_django.definitions.on import emitted_name_problem
 from kumiko_django.events.emission import aemit, emit, has_listeners
+from kumiko_django.events.signal_arguments import refuse_missing, refuse_unknown, wanted_by
 from kumiko_django.events.signal_payloads import default_payload
 from kumiko_django.exceptions import DefinitionError
 from kumiko_django.types.arguments import AMBIENT, TenantArgument
 
 Function: TypeAlias = Callable[..., Any]
+
+_WAITING: set[Hashable] = set()
+"""Bindings to models that were not there when they were made: signal, sender, identity."""
 
 
 def bind_signal(
@@ -74,9 +80,9 @@ class Binding:
         self.signal = signal
         self.event = event
         self.sender = sender
-        self._payload = None if payload is None else _Call(payload, "payload")
-        self._when = None if when is None else _Call(when, "when")
-        self._tenant = _Call(tenant, "tenant_id") if callable(tenant) else None
+        self._payload = None if payload is None else _Call(payload, "payload", signal, event)
+        self._when = None if when is None else _Call(when, "when", signal, event)
+        self._tenant = _Call(tenant, "tenant_id", signal, event) if callable(tenant) else None
         self._fixed_tenant: TenantArgument = AMBIENT if callable(tenant) else tenant
         calls = (self._payload, self._when, self._tenant)
         if dispatch_uid is None:
@@ -89,7 +95,8 @@ class Binding:
 
     def connect(self) -> None:
         """Listen, in the place of an earlier binding with the same identity."""
-        self.disconnect()
+        if self._may_be_bound():
+            self.disconnect()
         # Not weakly: nobody else holds the binding, and with it the functions.
         receiver = self._areceive if self._is_async else self._receive
         self.signal.connect(receiver, sender=self.sender, weak=False, dispatch_uid=self._uid)
@@ -97,6 +104,22 @@ class Binding:
     def disconnect(self) -> None:
         """Listen no longer."""
         self.signal.disconnect(sender=self.sender, dispatch_uid=self._uid)
+
+    def _may_be_bound(self) -> bool:
+        """Whether there can be an earlier binding; not if the first waits for its model.
+
+        A disconnect that waits, too, is one more thing that ``check`` blames where a name is wrong.
+        """
+        if not isinstance(self.sender, str) or not isinstance(self.signal, ModelSignal):
+            return True
+        try:
+            apps.get_registered_model(*make_model_tuple(self.sender))
+        except (LookupError, ValueError):
+            key = (self.signal, self.sender.lower(), self._uid)
+            known = key in _WAITING
+            _WAITING.add(key)
+            return known
+        return True
 
     def _receive(self, /, **arguments: Any) -> None:
         if not self._concerns(arguments):
@@ -135,9 +158,11 @@ class Binding:
 class _Call:
     """A function that is given those of a signal's arguments that it names."""
 
-    def __init__(self, function: Function, option: str) -> None:
+    def __init__(self, function: Function, option: str, signal: Signal, event: str) -> None:
         self._function = function
-        self._names = _names(function, option)
+        self._wanted = wanted_by(function, option)
+        self._where = f"bind_signal: {option}= of the event {event} ({place(function)[1]})"
+        refuse_unknown(self._wanted, signal, self._where)
         self.is_async = runs_on_loop(function)
         code = getattr(innermost(function), "__code__", None)
         line = None if code is None else (code.co_filename, code.co_firstlineno)
@@ -145,32 +170,15 @@ class _Call:
         self.uid = (place(function)[1], line or id(function))
 
     def __call__(self, arguments: Mapping[str, Any]) -> Any:
-        if self._names is None:
+        refuse_missing(self._wanted, arguments, self._where)
+        names = self._wanted.names
+        if names is None:
             return self._function(**arguments)
-        return self._function(
-            **{name: arguments[name] for name in self._names if name in arguments}
-        )
+        return self._function(**{name: arguments[name] for name in names if name in arguments})
 
     async def awaited(self, arguments: Mapping[str, Any]) -> Any:
         result = self(arguments)
         return await result if inspect.isawaitable(result) else result
-
-
-def _names(function: Function, option: str) -> tuple[str, ...] | None:
-    """The parameters of a function; None if it takes whatever there is."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except ValueError:  # a builtin without a signature: the call itself will tell
-        return None
-    kinds = {parameter.kind for parameter in parameters}
-    if inspect.Parameter.VAR_KEYWORD in kinds:
-        return None
-    if inspect.Parameter.POSITIONAL_ONLY in kinds:
-        raise DefinitionError(
-            f"bind_signal: {option} is called with the signal's arguments by their names; "
-            f"{place(function)[1]} takes some by position only."
-        )
-    return tuple(parameter.name for parameter in parameters)
 
 
 def _check(signal: object, event: object, functions: Mapping[str, object]) -> None:

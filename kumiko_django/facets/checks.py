@@ -13,6 +13,7 @@ from django.core.files.storage import InvalidStorageError, storages
 from kumiko_django.conf import Settings, get_settings
 from kumiko_django.exceptions import SettingsError
 from kumiko_django.types.dotted import load_callable
+from kumiko_django.types.setting_values import shown
 
 _FACTORIES = ("FILES", "DERIVATIVES", "NOTIFY", "CONFIG", "SECRETS")
 
@@ -37,8 +38,8 @@ def _problems(settings: Settings) -> Iterator[str]:
             continue
         yield from _unusable(key, value, "of a FacetRequest")
     if isinstance(settings.derivatives, Mapping):
-        for function in settings.derivatives.values():
-            yield from _unusable("DERIVATIVES", function, "of the bytes of a file")
+        for variant, function in settings.derivatives.items():
+            yield from _unusable("DERIVATIVES", function, "of the bytes of a file", variant)
     if settings.time_zone is not None:
         yield from _unusable("TIME_ZONE", settings.time_zone, "of the tenant id")
     if settings.files is None:
@@ -48,11 +49,12 @@ def _problems(settings: Settings) -> Iterator[str]:
             yield f'KUMIKO["FILES_STORAGE"] = {settings.files_storage!r}: {error}'
 
 
-def _unusable(key: str, value: object, takes: str) -> Iterator[str]:
+def _unusable(key: str, value: object, takes: str, entry: str | None = None) -> Iterator[str]:
     try:
-        function = load_callable(key, value, takes)
+        function = load_callable(key, value, takes, entry=entry)
     except SettingsError as error:
         yield str(error)
         return
     if inspect.iscoroutinefunction(function):
-        yield f'KUMIKO["{key}"] = {value!r} is an async def; nobody awaits it. Write it as a def.'
+        where = f'KUMIKO["{key}"]' if entry is None else f'KUMIKO["{key}"]["{entry}"]'
+        yield f"{where} = {shown(value)} is an async def; nobody awaits it. Write it as a def."

@@ -72,7 +72,8 @@ class FileDerivatives:
                 f"There is no variant {variant!r}; there are: {', '.join(self._variants)}. "
                 'KUMIKO["DERIVATIVES"] has them.'
             )
-        return load_callable("DERIVATIVES", self._variants[variant], "of the bytes of a file")
+        function = self._variants[variant]
+        return load_callable("DERIVATIVES", function, "of the bytes of a file", entry=variant)
 
 
 def make(request: FacetRequest, settings: Settings) -> Derivatives | None:

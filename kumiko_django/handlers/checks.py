@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from django.apps import apps
+from django.core import checks
 from django.core.checks import CheckMessage, Error, register
 
 from kumiko_django.conf import get_settings
@@ -14,7 +17,7 @@ from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.definitions.registry import registry
 from kumiko_django.definitions.triggers import On
 from kumiko_django.exceptions import SettingsError
-from kumiko_django.handlers.definition import KINDS
+from kumiko_django.handlers.definition import KINDS, HandlerDefinition
 from kumiko_django.handlers.registry import handlers
 from kumiko_django.types.dotted import load_callable
 
@@ -46,6 +49,29 @@ def _check_trigger(definition: JobDefinition) -> Iterator[CheckMessage]:
             or "Is its app in INSTALLED_APPS and the handler in its handlers.py?",
             id="kumiko.E020",
         )
+
+
+@register("kumiko")
+def check_app_labels(app_configs: Sequence[Any] | None = None, **_: Any) -> list[CheckMessage]:
+    """Jobs and handlers belong to apps that there are; a label may have been kept from a former."""
+    defined: tuple[JobDefinition | HandlerDefinition, ...] = (*registry.all(), *handlers.all())
+    labels = {names.kebab(config.label): config.label for config in apps.get_app_configs()}
+    return [
+        checks.Warning(
+            f"{definition.qualified_name} belongs to the app {definition.app_label!r}, which is "
+            "not installed.",
+            hint=_nearest_label(definition.app_label or "", list(labels.values())),
+            id="kumiko.W020",
+        )
+        for definition in defined
+        if names.kebab(definition.app_label or "") not in labels
+    ]
+
+
+def _nearest_label(label: str, labels: list[str]) -> str:
+    near = difflib.get_close_matches(label, labels, n=1)
+    meant = f"Did you mean app_label={near[0]!r}? " if near else ""
+    return f"{meant}Silence it where a name is to stay as it was under a former app."
 
 
 @register("kumiko")

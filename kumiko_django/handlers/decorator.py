@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from kumiko_django.definitions.explained import explained
 from kumiko_django.exceptions import DefinitionError
 from kumiko_django.handlers.definition import HandlerDefinition, Kind
 from kumiko_django.handlers.registry import handlers
@@ -12,6 +13,7 @@ from kumiko_django.handlers.registry import handlers
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+@explained("@write_handler")
 def write_handler(
     name: str = "",
     /,
@@ -44,6 +46,7 @@ def write_handler(
     )  # fmt: skip
 
 
+@explained("@query_handler")
 def query_handler(
     name: str = "",
     /,

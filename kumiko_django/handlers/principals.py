@@ -19,6 +19,7 @@ from kumiko_django.conf import get_settings
 from kumiko_django.exceptions import AccessDenied, SettingsError
 from kumiko_django.types.dotted import load_callable
 from kumiko_django.types.ids import SYSTEM_USER_ID
+from kumiko_django.types.setting_values import shown
 
 SYSTEM_ROLE: Final = "system"
 ANONYMOUS_ROLE: Final = "anonymous"
@@ -113,7 +114,10 @@ def _load(key: Any) -> Any:
     try:
         return get_user_model()._default_manager.get(pk=str(key))
     except (ObjectDoesNotExist, ValueError, ValidationError, OverflowError):
-        raise AccessDenied(f"There is no user {str(key)[:100]!r}.") from None
+        raise AccessDenied(
+            f"There is no user {str(key)[:100]!r}. Give a user, or the primary key of one: a "
+            "user name is no key."
+        ) from None
 
 
 def _roles_of(user: Any, tenant_id: str) -> Iterable[str] | None:
@@ -132,5 +136,5 @@ def _roles_of(user: Any, tenant_id: str) -> Iterable[str] | None:
         if all(isinstance(role, str) for role in roles):
             return roles
     raise SettingsError(
-        f'KUMIKO["ROLES"] must give a list of names, or None for no member, not {given!r}.'
+        f'KUMIKO["ROLES"] must give a list of names, or None for no member, not {shown(given)}.'
     )

@@ -18,6 +18,7 @@ from kumiko_django.exceptions import SettingsError
 from kumiko_django.observability.guarded import GuardedMeter, GuardedTracer
 from kumiko_django.types import ambient
 from kumiko_django.types.ambient import TraceContext
+from kumiko_django.types.setting_values import shown
 
 T = TypeVar("T")
 
@@ -55,7 +56,7 @@ class _Chosen(Generic[T]):
             try:
                 value = import_string(path)
             except ImportError as error:
-                told = f"KUMIKO[{self.key!r}] = {path!r} cannot be imported: {error}."
+                told = f'KUMIKO["{self.key}"] = {path!r} cannot be imported: {error}.'
                 raise SettingsError(told) from error
         if value is not None and not (self._fits(value) or callable(value)):
             raise self._wrong(value)
@@ -73,7 +74,7 @@ class _Chosen(Generic[T]):
                 made: Any = value()
             except Exception as error:
                 raise SettingsError(
-                    f"KUMIKO[{self.key!r}] = {self._setting()!r} was called to make one and "
+                    f'KUMIKO["{self.key}"] = {shown(self._setting())} was called to make one and '
                     f"raised {type(error).__name__}: {error}."
                 ) from error
             if not self._fits(made):
@@ -88,9 +89,9 @@ class _Chosen(Generic[T]):
 
     def _wrong(self, value: Any) -> SettingsError:
         return SettingsError(
-            f"KUMIKO[{self.key!r}] must be a {self.key.lower()} (with the methods "
+            f'KUMIKO["{self.key}"] must be a {self.key.lower()} (with the methods '
             f"{', '.join(self.methods)}), a callable without arguments that makes one, or the "
-            f"dotted path to either; {value!r} is neither."
+            f"dotted path to either; {shown(value)} is neither."
         )
 
 

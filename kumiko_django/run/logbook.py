@@ -73,35 +73,51 @@ class Logbook:
 
 
 class RunLog:
-    """What a handler logs with; ``child`` adds context to every line (B178)."""
+    """What a handler logs with; ``child`` adds context to every line (B178).
+
+    As in ``logging``, further positional arguments fill the ``%s`` of the message.
+    """
 
     def __init__(self, book: Logbook, context: Mapping[str, Any] | None = None) -> None:
         self._book = book
         self._context = dict(context or {})
 
-    def info(self, message: object, /, **data: Any) -> None:
+    def info(self, message: object, /, *args: object, **data: Any) -> None:
         """Log something worth knowing."""
-        self._write("info", message, data)
+        self._write("info", message, args, data)
 
-    def warn(self, message: object, /, **data: Any) -> None:
+    def warn(self, message: object, /, *args: object, **data: Any) -> None:
         """Log something that is not as it should be."""
-        self._write("warn", message, data)
+        self._write("warn", message, args, data)
 
     warning = warn
 
-    def error(self, message: object, /, **data: Any) -> None:
+    def error(self, message: object, /, *args: object, **data: Any) -> None:
         """Log something that went wrong; the run goes on."""
-        self._write("error", message, data)
+        self._write("error", message, args, data)
 
-    def debug(self, message: object, /, **data: Any) -> None:
+    def debug(self, message: object, /, *args: object, **data: Any) -> None:
         """Nothing: debug lines are not kept (B176)."""
 
     def child(self, /, **context: Any) -> RunLog:
         """A log whose lines also carry ``context``; data of a line wins over it."""
         return RunLog(self._book, {**self._context, **context})
 
-    def _write(self, level: Level, message: object, data: Mapping[str, Any]) -> None:
-        self._book.write(level, message, {**self._context, **data})
+    def _write(
+        self, level: Level, message: object, args: tuple[object, ...], data: Mapping[str, Any]
+    ) -> None:
+        text = _filled(message, args) if args else message
+        self._book.write(level, text, {**self._context, **data})
+
+
+def _filled(message: object, args: tuple[Any, ...]) -> str:
+    """The message with its arguments, as in ``logging``; if they do not fit, both as they are."""
+    text = _text(message)
+    try:
+        # As there: one mapping fills %(names)s.
+        return text % (args[0] if len(args) == 1 and isinstance(args[0], Mapping) else args)
+    except Exception:  # noqa: BLE001  (logging must never fail the handler: P81)
+        return " ".join((text, *map(_text, args)))
 
 
 def _text(message: object) -> str:

@@ -104,7 +104,10 @@ def _prepare(sender: type[models.Model], **_: Any) -> None:
     try:
         field = _tenant_field(sender)
     except FieldDoesNotExist as error:
-        raise DefinitionError(f"{label}.Tenant names a field that is not there: {error}.") from None
+        reason = str(error).rstrip(".")
+        raise DefinitionError(
+            f"{label}.Tenant names a field that is not there: {reason}."
+        ) from None
     if field is None:
         raise DefinitionError(
             f"{label} does not say which column holds its tenant. Add an inner "

@@ -114,7 +114,7 @@ def _refuse_foreign(what: str, explicit: str, scope: ambient.Scope | None) -> No
         return
     raise ScopeError(
         f"{what} was to be dispatched for tenant {explicit!r} from inside the scope of "
-        f" tenant {scope.tenant_id!r}. Leave that scope first, or use "
+        f"tenant {scope.tenant_id!r}. Leave that scope first, or use "
         "system_scope('why') around it."
     )
 

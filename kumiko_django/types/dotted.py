@@ -9,9 +9,12 @@ from typing import Any
 from django.utils.module_loading import import_string
 
 from kumiko_django.exceptions import SettingsError
+from kumiko_django.types.setting_values import shown
 
 
-def load_callable(key: str, value: object, takes: str, *, arguments: int = 1) -> Callable[..., Any]:
+def load_callable(
+    key: str, value: object, takes: str, *, arguments: int = 1, entry: str | None = None
+) -> Callable[..., Any]:
     """What ``KUMIKO[key]`` stands for, imported where it is a dotted path.
 
     Args:
@@ -19,37 +22,28 @@ def load_callable(key: str, value: object, takes: str, *, arguments: int = 1) ->
         value: A callable or a dotted path to one.
         takes: What it is called with, in words, for messages.
         arguments: With how many positional arguments it is called.
+        entry: Whose value in the setting it is, where that is a dict.
 
     Raises:
         SettingsError: It cannot be imported, or cannot be called so.
     """
-    found: Any = load(key, value)
-    if not callable(found):
+    where = f'KUMIKO["{key}"]' if entry is None else f'KUMIKO["{key}"]["{entry}"]'
+    wanted = f"must be a callable {takes}, or the dotted path to one"
+    try:
+        found: Any = import_string(value) if isinstance(value, str) else value
+    except ImportError as error:
         raise SettingsError(
-            f'KUMIKO["{key}"] must be a callable {takes}, or the dotted path to one; '
-            f"{found!r} is neither."
-        )
+            f"{where} = {value!r} cannot be imported: {error}. It {wanted}."
+        ) from error
+    if not callable(found):
+        raise SettingsError(f"{where} {wanted}; {shown(found)} is neither.")
     try:
         inspect.signature(found).bind(*range(arguments))
     except TypeError as error:
         raise SettingsError(
-            f'KUMIKO["{key}"] = {value!r} must be callable {takes}: {error}.'
+            f"{where} = {shown(value)} must be callable {takes}: {error}."
         ) from None
     except ValueError:  # a builtin without a signature: the call itself will tell
         pass
     function: Callable[..., Any] = found
     return function
-
-
-def load(key: str, value: object) -> Any:
-    """The object behind a dotted path; anything else as it is.
-
-    Raises:
-        SettingsError: It cannot be imported.
-    """
-    if not isinstance(value, str):
-        return value
-    try:
-        return import_string(value)
-    except ImportError as error:
-        raise SettingsError(f'KUMIKO["{key}"] = {value!r} cannot be imported: {error}.') from error

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
 from kumiko_django.exceptions import SettingsError
+
+
+def shown(value: object) -> str:
+    """A wrong value in a message: what is short and plain as it is, functions by name.
+
+    Of anything else only the type is told: a dict, or what was made of one, may hold a password.
+    """
+    if value is None or isinstance(value, str | int | float | UUID | dt.timedelta):
+        return repr(value)
+    name = getattr(value, "__qualname__", None)
+    if isinstance(name, str):
+        return f"{getattr(value, '__module__', '?')}.{name}"
+    return f"something of the type {type(value).__name__}"
 
 
 def callable_value(
@@ -19,8 +33,8 @@ def callable_value(
         fits = (or_false and value is False) or (or_mapping and isinstance(value, Mapping))
         if not (callable(value) or isinstance(value, str) or fits):
             raise SettingsError(
-                f"KUMIKO[{key!r}] must be a callable {what}, or the dotted path to one{others}, "
-                f"not {value!r}."
+                f'KUMIKO["{key}"] must be a callable {what}, or the dotted path to one{others}, '
+                f"not {shown(value)}."
             )
         return value
 
@@ -34,8 +48,9 @@ def maker(*methods: str) -> Callable[[str, object], Any]:
         has_all = all(hasattr(value, method) for method in methods)
         if not (isinstance(value, str) or callable(value) or has_all):
             raise SettingsError(
-                f"KUMIKO[{key!r}] must have the methods {', '.join(methods)}, be a callable that "
-                f"makes such an object, or the dotted path to either, not {value!r}."
+                f'KUMIKO["{key}"] must have the methods {", ".join(methods)}, be a callable that '
+                f"makes such an object, or the dotted path to either, not "
+                f"{shown(value)}."
             )
         return value
 
@@ -50,8 +65,21 @@ def tenant_value(key: str, value: object) -> Any:
     """
     if isinstance(value, bool) or not isinstance(value, str | int | UUID) or value == "":
         raise SettingsError(
-            f"KUMIKO[{key!r}] must be text, a whole number or a UUID, or None for NULL, not "
-            f"{value!r}."
+            f'KUMIKO["{key}"] must be text, a whole number or a UUID, or None for NULL, not '
+            f"{shown(value)}."
+        )
+    return value
+
+
+def positive_int(key: str, value: object) -> int:
+    """Check for a whole number of at least 1.
+
+    Raises:
+        SettingsError: It is something else.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise SettingsError(
+            f'KUMIKO["{key}"] must be a whole number of at least 1, not {shown(value)}.'
         )
     return value
 
@@ -62,7 +90,7 @@ def choice(*allowed: str) -> Callable[[str, object], str]:
     def validate(key: str, value: object) -> str:
         if value not in allowed:
             known = " or ".join(map(repr, allowed))
-            raise SettingsError(f"KUMIKO[{key!r}] must be {known}, not {value!r}.")
+            raise SettingsError(f'KUMIKO["{key}"] must be {known}, not {shown(value)}.')
         return str(value)
 
     return validate
@@ -75,5 +103,5 @@ def true_or_false(key: str, value: object) -> bool:
         SettingsError: It is neither.
     """
     if not isinstance(value, bool):
-        raise SettingsError(f"KUMIKO[{key!r}] must be True or False, not {value!r}.")
+        raise SettingsError(f'KUMIKO["{key}"] must be True or False, not {shown(value)}.')
     return value

@@ -94,7 +94,7 @@ def check_jobs(config: HostConfig) -> Findings:
     findings = Findings()
     for lane in config.lanes:
         count = sum(1 for definition in registry.all() if definition.lane == lane)
-        findings.facts.append(f"Lane {lane}: {count} jobs defined")
+        findings.facts.append(f"Lane {lane}: {count} {'job' if count == 1 else 'jobs'} defined")
         if not count and len(config.lanes) == 1:
             findings.warnings.append(f"No job is defined for lane {lane!r}.")
     return findings

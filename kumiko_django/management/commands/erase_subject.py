@@ -18,6 +18,7 @@ from kumiko_django.exceptions import (
 from kumiko_django.history.erase import BATCH_SIZE
 from kumiko_django.history.retention import LARGEST_BATCH
 from kumiko_django.management.arguments import batch_size
+from kumiko_django.management.tenants import tenant_of
 from kumiko_django.worker.erasure import Erasure, erase_subject
 from kumiko_django.worker.exit_codes import ExitCode
 
@@ -36,7 +37,9 @@ class Command(BaseCommand):
             "subject", type=_subject, help="The person's key, as it stands in the payloads."
         )
         whose = parser.add_mutually_exclusive_group()
-        whose.add_argument("--tenant", help="Only the runs and jobs of this tenant.")
+        whose.add_argument(
+            "--tenant", help="Only the runs and jobs of this tenant, or of 'system'."
+        )
         whose.add_argument(
             "--all-tenants",
             action="store_true",
@@ -66,7 +69,7 @@ class Command(BaseCommand):
             self._refuse_unclear(options)
             done = erase_subject(
                 options["subject"],
-                tenant_id=options["tenant"],
+                tenant_id=None if options["tenant"] is None else tenant_of(options["tenant"]),
                 dry_run=options["dry_run"],
                 batch_size=options["batch_size"],
                 go_on=note,

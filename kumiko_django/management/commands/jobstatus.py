@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -45,6 +45,7 @@ class Command(BaseCommand):
         try:
             queued = find_job(job_id, lanes)
             runs = [run for lane in lanes for run in runs_of(lane, job_id)]
+            elsewhere = [] if queued or runs else _lanes_of(job_id, set(LANES) - set(lanes))
         except BrokerUnavailable as error:
             raise CommandError(str(error), returncode=ExitCode.BROKER_UNAVAILABLE) from error
         except KumikoError as error:
@@ -54,12 +55,18 @@ class Command(BaseCommand):
             raise CommandError(told, returncode=ExitCode.DATABASE_UNAVAILABLE) from error
         if queued is None and not runs:
             told = f"There is no job {job_id!r}: neither in a queue nor in the history."
+            if elsewhere:
+                told = f"The job {job_id!r} is not in lane {lanes[0]}, but in {elsewhere[0]}."
             raise CommandError(told, returncode=ExitCode.FAULT)
         if options["as_json"]:
             self.stdout.write(_as_json(job_id, queued, runs))
             return
         for line in (*_queue_lines(queued), *_run_lines(runs)):
             self.stdout.write(line)
+
+
+def _lanes_of(job_id: str, lanes: Iterable[Lane]) -> list[Lane]:
+    return [lane for lane in lanes if find_job(job_id, [lane]) or runs_of(lane, job_id)]
 
 
 def _queue_lines(queued: QueuedJob | None) -> Iterator[str]:

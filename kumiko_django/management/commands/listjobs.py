@@ -48,7 +48,7 @@ class Command(BaseCommand):
         elif shown:
             self._table(shown)
         else:
-            self.stderr.write(f"None of the {len(jobs)} jobs matches." if jobs else "No jobs.")
+            self.stderr.write(_why_none(jobs, options))
 
     def _table(self, jobs: list[Summary]) -> None:
         rows = [("name", "lane", "trigger", "options"), *map(_row, jobs)]
@@ -64,16 +64,45 @@ def _matches(job: Summary, options: dict[str, Any]) -> bool:
     return (
         options["text"].lower() in job.name
         and options["lane"] in (None, job.lane)
-        and (app is None or job.name.startswith(f"{app.lower().replace('_', '-')}:"))
+        and (app is None or _is_of(job, app))
         and (options["trigger"] or job.trigger).lower() == job.trigger
     )
 
 
 def _row(job: Summary) -> tuple[str, str, str, str]:
-    details = " ".join(str(value) for value in job.trigger_details.values())
+    details = " ".join(filter(None, map(_detail, job.trigger_details.values())))
     trigger = f"{job.trigger} {details}".strip()
     given = ", ".join(f"{name}={_short(value)}" for name, value in job.options.items())
     return job.name, job.lane, trigger, given
+
+
+def _detail(value: Any) -> str:
+    """A value of a trigger, without the marks of a programming language."""
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={_short(each)}" for key, each in value.items())
+    return str(value)
+
+
+def _why_none(jobs: list[Summary], options: dict[str, Any]) -> str:
+    """Which filter nothing could pass, and what there is instead."""
+    if not jobs:
+        return "No jobs."
+    told = (
+        f"None of the {len(jobs)} jobs matches." if len(jobs) > 1 else "The one job does not match."
+    )
+    if options["app"] is not None and not any(_is_of(job, options["app"]) for job in jobs):
+        apps = sorted({job.name.split(":", 1)[0] for job in jobs})
+        told += f" No job is of the app {options['app']!r}; apps with jobs: {', '.join(apps)}."
+    kind = options["trigger"]
+    if kind is not None and kind.lower() not in (kinds := sorted({job.trigger for job in jobs})):
+        told += f" No job has a trigger {kind!r}; triggers: {', '.join(kinds)}."
+    return told
+
+
+def _is_of(job: Summary, app: str) -> bool:
+    return job.name.startswith(f"{app.lower().replace('_', '-')}:")
 
 
 def _short(value: Any) -> str:

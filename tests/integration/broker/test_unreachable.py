@@ -126,7 +126,7 @@ def test_a_frozen_server(settings: Settings) -> None:
 
 
 CREDENTIALS = {
-    "wrong password": (f":{PASSWORD}x@", "refuses the credentials"),
+    "wrong password": (f":{PASSWORD}x@", "user is disabled. Check user and password."),
     "no password": ("", "refuses the credentials"),
     "unknown user": (f"nobody:{PASSWORD}@", "refuses the credentials"),
     "forgotten colon": ("nobody@", "A password stands after a colon"),

@@ -8,11 +8,14 @@ import re
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connections
+from pytest_django import Settings
 
+from kumiko_django import SYSTEM
 from kumiko_django.history.models import JobRun
 from kumiko_django.worker import following
 from kumiko_django.worker.exit_codes import DispatchCode
@@ -48,6 +51,45 @@ def test_it_queues_and_prints_the_id(
     assert (data["key"], data["_tenantId"]) == ("k", "acme")
 
 
+@pytest.mark.parametrize("word", ["system", "SYSTEM"])
+def test_how_to_say_system(word: str, queue_state: QueueStateFactory, settings: Settings) -> None:
+    """Whatever the admin or Python calls it, unless the project has a tenant of that name."""
+    tenants = [["acme"], ["acme", word]]
+    for active, meant in zip(tenants, (SYSTEM, word), strict=True):
+        settings.KUMIKO = {**settings.KUMIKO, "TENANTS": lambda active=active: active}
+        call_command("dispatchjob", RECORD, "--tenant", word)
+        job_id = queue_state("worker").wait[-1]
+        assert queue_state("worker").job(job_id).data["_tenantId"] == meant
+
+
+def test_a_tenant_that_is_not_active(
+    queue_state: QueueStateFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It may be a slip, or a job that cleans up after a tenant: told, and queued."""
+    call_command("dispatchjob", RECORD, "--tenant", "acmee")
+    told = capsys.readouterr().err
+    assert "Warning: 'acmee' is none of the active tenants (KUMIKO[\"TENANTS\"])." in told
+    assert "Did you mean 'acme'?" in told
+    assert len(queue_state("worker").wait) == 1
+
+
+def test_tenants_that_cannot_be_asked(
+    queue_state: QueueStateFactory, capsys: pytest.CaptureFixture[str], settings: Settings
+) -> None:
+    """Only a word with two meanings needs them."""
+
+    def broken() -> list[str]:
+        raise OSError("no database")
+
+    settings.KUMIKO = {**settings.KUMIKO, "TENANTS": broken}
+    code, text = refused(RECORD, "--tenant", "system")
+    assert code == DispatchCode.REFUSED
+    assert f'KUMIKO["TENANTS"] raised OSError. Give {SYSTEM} for what belongs to none.' in text
+    call_command("dispatchjob", RECORD, "--tenant", "acme")
+    assert "Warning: Whether 'acme' is an active tenant cannot" in capsys.readouterr().err
+    assert len(queue_state("worker").wait) == 1
+
+
 def test_the_payload_from_stdin(
     queue_state: QueueStateFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -61,7 +103,7 @@ def test_the_payload_from_stdin(
     ("arguments", "complaint"),
     [
         (["testapp:job:recrd", "--tenant", "acme"], "Did you mean 'testapp:job:record'"),
-        ([RECORD], "needs a tenant"),
+        ([RECORD], r"^testapp:job:record needs a tenant: give --tenant ID. --tenant system says"),
         ([RECORD, "--tenant", "acme", "--payload", "{nope"], "--payload is no JSON: .* column 2"),
         ([RECORD, "--tenant", "acme", "--payload", "[1]"], r"must be a JSON object .*not \[1\]"),
         ([RECORD, "--tenant", "acme", "--payload", '{"_a": 1}'], "reserved"),
@@ -115,14 +157,34 @@ def test_the_exit_code_tells_the_outcome(runjobs: RunJobsFactory) -> None:
     wait_until(lambda: Effect.objects.filter(key="end").exists(), description="it went on")
 
 
-def test_a_job_that_is_not_let_in(define: Define, queue_state: QueueStateFactory) -> None:
-    """P09: the reason, and a code of its own, so that a script can tell it from a failure."""
-    define(lambda payload, ctx: None, name="alone", concurrency="skip")
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        ({"concurrency": "skip"}, 'one is pending for this tenant already (concurrency="skip")'),
+        (
+            {"concurrency": "skip", "concurrency_scope": "global"},
+            'one is pending already (concurrency="skip")',
+        ),
+        ({"concurrency": "throttle", "throttle": 60}, "one was let in less than throttle=60 ago"),
+        ({"max_per_tenant": 1}, "its tenant has 1 pending already (max_per_tenant=)"),
+    ],
+)
+def test_a_job_that_is_not_let_in(
+    options: dict[str, Any],
+    rule: str,
+    define: Define,
+    queue_state: QueueStateFactory,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """P09: the rule, and a code of its own; no id, since nothing has it."""
+    define(lambda payload, ctx: None, name="alone", **options)
     call_command("dispatchjob", "testapp:job:alone", "--tenant", "acme")
+    capsys.readouterr()
     for more in ([], ["--wait"]):
         assert refused("testapp:job:alone", "--tenant", "acme", *more) == (
-            DispatchCode.NOT_ACCEPTED, "testapp:job:alone was not accepted: skipped.",
+            DispatchCode.NOT_ACCEPTED, f"testapp:job:alone was not accepted: {rule}.",
         )  # fmt: skip
+        assert capsys.readouterr().out == ""
     assert queue_state("worker").counts()["wait"] == 1
 
 

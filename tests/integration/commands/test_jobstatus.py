@@ -31,6 +31,8 @@ def test_a_job_that_waits() -> None:
     assert text.startswith("Queue: waiting, lane worker, testapp:job:record\n")
     assert "Runs: none on record" in text
     later = api_echo.dispatch({}, tenant_id="acme", delay=3600)
+    with pytest.raises(CommandError, match="is not in lane worker, but in api"):
+        status(later.job_id, "--lane", "worker")
     told = json.loads(status(later.job_id, "--json"))
     assert (told["queue"]["state"], told["queue"]["lane"], told["runs"]) == ("delayed", "api", [])
     assert told["queue"]["due_at"] > told["queue"]["created_at"]
@@ -49,6 +51,9 @@ def test_a_job_that_has_failed(queue_state: QueueStateFactory) -> None:
     state.client.delete(state.key(sent.job_id), state.key("failed"))
     assert "Queue: not there any more\nRuns: 1\n" in status(sent.job_id)
     (run,) = json.loads(status(sent.job_id, "--json"))["runs"]
+    with pytest.raises(CommandError, match=r"is not in lane api, but in worker\.$") as told:
+        status(sent.job_id, "--lane", "api")
+    assert told.value.returncode == ExitCode.FAULT
     assert (run["status"], run["final"], run["tenant_id"]) == ("failed", True, "acme")
 
 

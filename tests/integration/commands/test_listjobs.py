@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from io import StringIO
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from pydantic import BaseModel
 
-from kumiko_django import Backoff, JobContext, JobDefinition
+from kumiko_django import Backoff, Cron, JobContext, JobDefinition, On
 from kumiko_django.definitions.registry import registry
 
 pytestmark = pytest.mark.once
@@ -92,5 +93,30 @@ def test_filters() -> None:
 def test_no_match_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert listed("no-such-job") == ""
     assert "None of the" in capsys.readouterr().err
+    listed("--app", "zzz")
+    assert re.search(r"No job is of the app 'zzz'; .*: .*shop-floor", capsys.readouterr().err)
+    listed("--trigger", "foo", "--app", "shop_floor")
+    told = capsys.readouterr().err
+    assert re.search(r"No job has a trigger 'foo'; triggers: .*manual", told)
+    assert "of the app" not in told
     with pytest.raises(CommandError, match="invalid choice"):
         call_command("listjobs", "--lane", "both")
+
+
+def test_triggers_in_words() -> None:
+    """Events without brackets and quotes, and nothing for a filter that there is not."""
+    for name, trigger in (
+        ("one", On("invoice.created")), ("many", On("a.b", "c.d", where={"kind": "k", "n": 1})),
+        ("daily", Cron("@daily")),
+    ):  # fmt: skip
+        handler = lambda payload, ctx: None  # noqa: E731
+        registry.register(
+            JobDefinition(
+                handler=handler, name=name, app_label="shop_floor", trigger=trigger, tenant="system"
+            )
+        )
+    lines = [re.split(" {2,}", line) for line in listed("--app", "shop_floor").splitlines()]
+    triggers = {line[0]: line[2] for line in lines}
+    assert triggers["shop-floor:job:one"] == "on invoice.created"
+    assert triggers["shop-floor:job:many"] == "on a.b, c.d kind=k, n=1"
+    assert triggers["shop-floor:job:daily"] == "cron 0 0 * * *"

@@ -73,7 +73,9 @@ def test_it_is_logged_and_told_and_not_raised(
     assert isinstance(one.error, BrokerUnavailable)
     (line,) = [entry for entry in caplog.records if entry.name == "kumiko_django.dispatch"]
     assert line.levelno == logging.ERROR
-    assert sent.job_id in line.getMessage()
+    assert line.getMessage().startswith(
+        f"testapp:job:record ({sent.job_id}) could not be queued after the commit: Redis at "
+    )
     assert 'KUMIKO["REDIS_URL"]' in line.getMessage()
     assert "s3cretpw" not in caplog.text
 
@@ -209,6 +211,7 @@ def test_only_what_was_not_taken_is_reported(
     # At most the portion in which it happened is uncertain.
     assert len(stored & set(reported)) <= producer.CHUNK_JOBS
     assert caplog.text.count("could not be queued") == 1, "one line for thousands"
+    assert f" {len(told):,} jobs testapp:job:record ({reported[0]} and following) c" in caplog.text
 
 
 def test_a_bulk_dispatch_says_how_far_it_got(settings: Settings) -> None:

@@ -21,7 +21,7 @@ from django.dispatch import Signal
 from django.test import TestCase
 from django.utils.connection import ConnectionDoesNotExist
 
-from kumiko_django import On, ScopeError, bind_signal, tenant_scope
+from kumiko_django import DefinitionError, On, ScopeError, bind_signal, tenant_scope
 from kumiko_django.events.bindings import Binding
 from tests.app.models import Order
 from tests.helpers.fixtures import QueueStateFactory
@@ -329,10 +329,10 @@ def test_errors_reach_the_sender(bind: Bind, queue: QueueState) -> None:
     """A receiver's error is the sender's, as ever; send_robust catches it."""
     signal = Signal()
     bind(signal, payload=lambda missing: {"n": missing})
-    with pytest.raises(TypeError, match="missing"):
+    with pytest.raises(DefinitionError, match="missing"):
         signal.send(sender=None)
     ((_, error),) = signal.send_robust(sender=None)
-    assert isinstance(error, TypeError)
+    assert isinstance(error, DefinitionError)
     with tenant_scope("globex"), pytest.raises(ScopeError, match="event"):
         signal.send(sender=None, missing=1)
     assert queue.pending() == 0

@@ -152,7 +152,7 @@ def test_a_wrong_setting_is_an_error_with_its_name() -> None:
     done = run_django("prunejobruns", "--skip-checks", env={"KUMIKO_HISTORY_AGE": "0"})
 
     assert done.returncode == 3
-    assert "KUMIKO['HISTORY_AGE'] must be a whole number of seconds above 0" in done.stderr
+    assert 'KUMIKO["HISTORY_AGE"] must be a whole number of seconds above 0' in done.stderr
     assert "Traceback" not in done.stderr
 
 

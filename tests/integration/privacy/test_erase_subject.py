@@ -11,7 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from kumiko_django import DefinitionError, JobContext, JobDefinition, dispatch, registry
+from kumiko_django import SYSTEM, DefinitionError, JobContext, JobDefinition, dispatch, registry
 from kumiko_django.broker.bullmq import queue_scripts
 from kumiko_django.broker.connection import sync_client
 from kumiko_django.broker.keys import queue_name
@@ -103,6 +103,14 @@ def test_nothing_is_left_in_history_and_queue() -> None:
     assert "otto@example.org" in in_redis()
     assert JobRun.objects.get(queue_job_id=other).result == {"sent_to": "otto@example.org"}
     assert erase() == Erasure(finished=True), "to repeat it is harmless"
+
+
+@pytest.mark.parametrize("word", ["system", "SYSTEM"])
+def test_the_runs_of_no_tenant_by_the_word(word: str) -> None:
+    dispatch(NAME, PAYLOAD, tenant_id=SYSTEM)
+    drain()
+    code, out, _ = run("7", "--tenant", word, "--dry-run")
+    assert (code, out[:20]) == (0, "Would erase: runs 1,")
 
 
 def test_who_retries_an_erased_job_is_refused() -> None:

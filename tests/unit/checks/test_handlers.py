@@ -76,6 +76,18 @@ def test_e021_roles_cannot_be_asked(settings: Settings, source: Any, part: str) 
     assert (message.id, part in message.msg, bool(message.hint)) == ("kumiko.E021", True, True)
 
 
+def test_w020_an_app_that_is_not_installed() -> None:
+    registry.register(JobDefinition(handler=handler, app_label="testap"))
+    defines("write", handler, name="create-order", app_label="nope")
+
+    job, write = found()
+
+    assert (job.id, write.id) == ("kumiko.W020", "kumiko.W020")
+    assert job.msg == "testap:job:handler belongs to the app 'testap', which is not installed."
+    assert str(job.hint).startswith("Did you mean app_label='testapp'? Silence it")
+    assert str(write.hint).startswith("Silence it")
+
+
 def test_what_is_right_is_not_told(settings: Settings) -> None:
     settings.KUMIKO = {**settings.KUMIKO, "ROLES": lambda one, tenant_id: []}
 

@@ -123,7 +123,9 @@ def test_e011_a_tenant_that_cannot_be_asked_for(broken: Any, settings: Settings)
         ("NOTIFY", "tests.app.tenants.TENANT_IDS", "must be a callable of a FacetRequest"),
         ("CONFIG", lambda: None, "of a FacetRequest"),
         ("SECRETS", "secrets", "cannot be imported"),
-        ("TIME_ZONE", "Europe/Berlin", "cannot be imported"),
+        ("TIME_ZONE", "Europe/Berlin", "It must be a callable of the tenant id, or the dotted"),
+        ("DERIVATIVES", {"p": 5}, 'KUMIKO["DERIVATIVES"]["p"] must be a callable of the bytes of'),
+        ("DERIVATIVES", {"p": {"key": "pw"}}, "the dotted path to one; something of the type dict"),
         ("TIME_ZONE", zone_of, "nobody awaits it"),
     ],
 )

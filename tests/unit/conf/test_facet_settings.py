@@ -8,6 +8,7 @@ import pytest
 
 from kumiko_django import SettingsError
 from kumiko_django.conf import build
+from kumiko_django.observability import InMemoryMeter
 from kumiko_django.types.dotted import load_callable
 
 pytestmark = pytest.mark.once
@@ -72,7 +73,19 @@ def test_what_else_is_right(key: str, value: Any) -> None:
 def test_what_is_wrong_is_refused_by_key(key: str, value: Any, part: str) -> None:
     with pytest.raises(SettingsError, match=part) as caught:
         build({key: value})
-    assert f"KUMIKO[{key!r}]" in str(caught.value)
+    assert f'KUMIKO["{key}"]' in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "key", ["METER", "TRACER", "TENANTS", "GRACE", "CONCURRENCY", "ROLES", "JOBS_WRITE_AS"]
+)
+def test_a_value_that_may_have_a_password_is_not_shown(key: str) -> None:
+    """Of what is neither plain nor a function only the type is told."""
+    with pytest.raises(SettingsError, match="not something of the type dict") as caught:
+        build({key: {"url": "redis://:pa55word@host"}})
+    assert "pa55word" not in str(caught.value)
+    shown = repr(build({"CONFIG": {"key": "pa55word"}, "METER": InMemoryMeter()}))
+    assert "pa55word" not in shown
 
 
 def test_a_builtin_without_a_signature_is_taken_at_its_word() -> None:

@@ -12,6 +12,7 @@ from pytest_django import Settings as DjangoSettings
 
 from kumiko_django import SYSTEM, SettingsError
 from kumiko_django.conf import Settings, build, get_settings
+from kumiko_django.types.setting_values import shown
 from tests.app.tenants import TENANT_IDS, active_tenants
 
 pytestmark = pytest.mark.once
@@ -140,7 +141,7 @@ def test_a_wrong_value_is_refused_by_key(key: str, value: Any, message: str) -> 
     with pytest.raises(SettingsError, match=message) as caught:
         build({key: value})
 
-    assert f"KUMIKO[{key!r}]" in str(caught.value)
+    assert f'KUMIKO["{key}"]' in str(caught.value)
 
 
 @pytest.mark.parametrize("key", ["COMPLETED_AGE", "FAILED_AGE", "HISTORY_AGE"])
@@ -157,8 +158,8 @@ def test_an_age_is_a_whole_number_of_seconds_above_zero(key: str, value: Any) ->
     with pytest.raises(SettingsError) as caught:
         build({key: value})
 
-    assert f"KUMIKO[{key!r}] must be a whole number of seconds above 0" in str(caught.value)
-    assert repr(value) in str(caught.value)
+    assert f'KUMIKO["{key}"] must be a whole number of seconds above 0' in str(caught.value)
+    assert shown(value) in str(caught.value)
 
 
 @pytest.mark.parametrize(

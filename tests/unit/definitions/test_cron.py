@@ -253,6 +253,8 @@ def test_a_wrong_pattern_is_refused_with_the_fix(pattern: Any, message: str) -> 
     ("zone", "message"),
     [
         ("Europe/Berln", "Did you mean 'Europe/Berlin'"),
+        ("europe/berlin ", "Did you mean 'Europe/Berlin'"),
+        ("CEST", "is no time zone. Give an IANA name, e.g. 'Europe/Berlin'"),
         ("", "Give an IANA name"),
         ("Europe", "is no time zone"),
         ("../etc/passwd", "is no time zone"),

@@ -255,3 +255,13 @@ def test_copies_are_the_definition_itself_and_pickling_keeps_its_options() -> No
     again = pickle.loads(pickle.dumps(definition))  # noqa: S301  (our own)
     assert again.qualified_name == definition.qualified_name
     assert (again.handler, again.retries, again.aliases) == (handler, 2, ("old",))
+
+
+def test_a_misspelt_option_is_answered_with_the_nearest() -> None:
+    """P10: as with @job, not by a TypeError of Python's."""
+    with pytest.raises(
+        DefinitionError, match=r"JobDefinition has no option 'retires'. .* 'retries'"
+    ):
+        defined(retires=3)
+    with pytest.raises(DefinitionError, match=r"JobDefinition: missing a required .*'handler'"):
+        JobDefinition(name="nothing")  # type: ignore[call-arg]

@@ -175,7 +175,7 @@ def test_all_jobs_stand_in_the_order_of_registration(jobs: Registry) -> None:
     [
         ("testapp:job:recrod", "Did you mean 'testapp:job:record'"),
         ("testapp:job:sleepy-asinc", "Did you mean 'testapp:job:sleepy-async'"),
-        ("record", "Give the qualified name, e.g. 'billing:job:send-reminders'"),
+        ("record", "Give the qualified name, e.g. 'testapp:job:"),
         ("unknown:job:nothing-like-it", "Is its app in INSTALLED_APPS and the job in its jobs.py"),
         ("", "Give the qualified name"),
         (None, "No job is called None"),

@@ -36,6 +36,7 @@ from kumiko_django.types import ambient
 from kumiko_django.types.ambient import TraceContext
 from kumiko_django.types.origin import WriteOrigin
 from tests.app.jobs import api_echo, flaky, record, system_job, typed
+from tests.app.models import Order
 
 pytestmark = pytest.mark.once
 
@@ -251,7 +252,6 @@ USERS: list[tuple[Any, str | None]] = [
     (uuid.UUID(int=7), str(uuid.UUID(int=7))),
     (AnonymousUser(), None),
     (SimpleLazyObject(AnonymousUser), None),
-    (User(), None),
     ("", None),
 ]
 
@@ -269,6 +269,15 @@ def test_the_user_as_object_or_key(user: Any, key: str | None) -> None:
 def test_no_user_at_all_is_refused(user: Any) -> None:
     """B045: instead of being written down as text."""
     with pytest.raises(ValueError, match=r"testapp:job:record: triggered_by must be a user"):
+        new_job(triggered_by=user)
+
+
+@pytest.mark.parametrize("user", [User(), SimpleLazyObject(User), Order()])
+def test_a_user_that_is_not_saved_is_refused(user: Any) -> None:
+    """B045: it would be nobody, without a word."""
+    with pytest.raises(
+        ValueError, match=r"triggered_by is a \w+ that is not saved.* Save it first"
+    ):
         new_job(triggered_by=user)
 
 

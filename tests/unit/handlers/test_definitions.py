@@ -26,6 +26,15 @@ def create_order(payload: Any, ctx: Any) -> None:
 async def on_loop(payload: Any, ctx: Any) -> None: ...
 
 
+@pytest.mark.parametrize("decorator", [write_handler, query_handler])
+def test_a_misspelt_option_is_answered_with_the_nearest(decorator: Any) -> None:
+    """P10: as with @job, not by a TypeError of Python's."""
+    with pytest.raises(DefinitionError, match=r"@\w+_handler has no option 'role'. Did .* 'roles'"):
+        decorator(role=["staff"])
+    with pytest.raises(DefinitionError, match=r"@\w+_handler: too many positional arguments"):
+        decorator("create-order", ["staff"])
+
+
 def added() -> list[HandlerDefinition]:
     """What a test has registered, beside what the test app has."""
     return [one for one in handlers.all() if one.app_label != "testapp"]

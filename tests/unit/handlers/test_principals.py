@@ -63,7 +63,7 @@ def test_somebody_who_is_not_logged_in_is_anonymous() -> None:
     ids=repr,
 )
 def test_a_key_that_leads_to_nobody(key: Any) -> None:
-    with pytest.raises(AccessDenied, match="There is no user "):
+    with pytest.raises(AccessDenied, match=r"There is no user .*, or the primary key of one"):
         user_principal(key, "acme")
 
 

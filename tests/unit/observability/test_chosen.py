@@ -128,14 +128,14 @@ def test_what_cannot_be_had_is_named(settings: Settings, key: str, value: Any, p
     for _ in range(2):
         with pytest.raises(SettingsError) as caught:
             ask()
-        assert f"KUMIKO['{key}']" in str(caught.value)
+        assert f'KUMIKO["{key}"]' in str(caught.value)
         assert part in str(caught.value)
 
 
 def test_a_check_makes_nothing(settings: Settings) -> None:
     choose(settings, METER=f"{HERE}.fails", TRACER=f"{HERE}.nothing")
     (problem,) = problems()
-    assert "KUMIKO['TRACER']" in problem
+    assert 'KUMIKO["TRACER"]' in problem
 
 
 @pytest.mark.parametrize("value", [7, [], {}, object(), ""])

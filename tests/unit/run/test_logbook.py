@@ -57,6 +57,30 @@ class HostileText(str):
         raise RuntimeError("no")
 
 
+@pytest.mark.parametrize(
+    ("message", "args", "text"),
+    [
+        ("%s of %d", ("a", 3), "a of 3"),
+        ("%(n)d rows", ({"n": 3},), "3 rows"),
+        ("100 %", (), "100 %"),
+        ("100 % done", ("x",), "100 % done x"),
+        ("none", (1, [2]), "none 1 [2]"),
+        ("%s", (Hostile(),), "%s <"),
+        ("%(n)d", (HostileMapping(),), "%(n)d <"),
+    ],
+)
+def test_arguments_fill_the_message(
+    message: str, args: tuple[Any, ...], text: str, log: RunLog, handed_over: list[LogLine]
+) -> None:
+    """A habit from ``logging``; P81: what does not fit fails nothing."""
+    log.child(a=1).info(message, *args, b=2)
+    log.debug(message, *args)
+    (line,) = handed_over
+    # What an object without words is called has its address.
+    assert line.message == text if text[-1] != "<" else line.message.startswith(text)
+    assert line.data == {"a": 1, "b": 2}
+
+
 def test_levels_in_order_and_debug_not_kept(log: RunLog, handed_over: list[LogLine]) -> None:
     """B176: four calls, three entries."""
     log.info("one", n=1)

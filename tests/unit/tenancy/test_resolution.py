@@ -139,7 +139,7 @@ def test_messages_name_the_way_out(settings: Settings) -> None:
         tenant_for_dispatch(RULES["required"])
     with (
         tenant_scope("acme"),
-        pytest.raises(ScopeError, match=r"'globex' from inside.*'acme'.*system_scope\('why'\)"),
+        pytest.raises(ScopeError, match=r"'globex' from inside the scope of tenant 'acme'\. Leave"),
     ):
         tenant_for_dispatch(RULES["required"], "globex")
     with pytest.raises(ScopeError, match=r"job of the system.*'acme'\. Drop tenant_id="):

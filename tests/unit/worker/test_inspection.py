@@ -6,9 +6,10 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from kumiko_django import observability
+from kumiko_django import JobDefinition, observability, registry
+from kumiko_django.worker.config import HostConfig
 from kumiko_django.worker.exit_codes import ExitCode
-from kumiko_django.worker.inspection import check_observability, check_tenants
+from kumiko_django.worker.inspection import check_jobs, check_observability, check_tenants
 
 
 def _broken() -> list[str]:
@@ -69,3 +70,15 @@ def test_without_them_no_worker_starts(settings: Settings) -> None:
         with pytest.raises(CommandError, match=r"METER.*no such table") as caught:
             call_command("runjobs", **more)
         assert caught.value.returncode == ExitCode.CONFIGURATION
+
+
+@pytest.mark.once
+def test_one_job_is_not_jobs() -> None:
+    config = HostConfig(lanes=("worker",), concurrency=1, grace_seconds=1, drain=False)
+    with registry.isolated():
+        registry._by_name.clear()
+        assert check_jobs(config).facts == ["Lane worker: 0 jobs defined"]
+        registry.register(
+            JobDefinition(handler=lambda payload, ctx: None, name="one", app_label="testapp")
+        )
+        assert check_jobs(config).facts == ["Lane worker: 1 job defined"]

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from django.db import DEFAULT_DB_ALIAS, connections, router
+from django.db import connections, router
 from django.db.models import Model, QuerySet
 
 from kumiko_django.exceptions import AccessDenied, FacetMissing
 from kumiko_django.tenancy.access import column_value
 from kumiko_django.tenancy.cross_tenant import reading_all_of
+from kumiko_django.tenancy.databases import own_database
 from kumiko_django.tenancy.escape import RunHatches
 from kumiko_django.tenancy.escape_blocks import GlobalWrites, RawSql
 from kumiko_django.tenancy.marks import pinned_to
@@ -44,20 +45,20 @@ class Db:
         self._hatches.check_here(f"ctx.db({model._meta.label})")
         return pinned_to(model._default_manager.all(), self._hatches.tenant_id)
 
-    def unsafe_raw(self, using: str = DEFAULT_DB_ALIAS) -> RawSql:
+    def unsafe_raw(self, using: str | None = None) -> RawSql:
         """``with ctx.db.unsafe_raw() as cursor``: SQL of one's own, which no scope keeps to rows.
 
         In an async handler ``async with``; the cursor's calls are then awaited. ``raw()``,
         ``extra()`` and ``RawSQL`` on tenant models pass inside the block.
 
         Args:
-            using: The database's alias.
+            using: The database's alias; by default that with the tenant's rows.
 
         Raises:
             AccessDenied: The job lacks the grant ``unsafe_raw``.
             ScopeError: When entered in another scope than the run's, or after the run.
         """
-        return RawSql(self._hatches, using)
+        return RawSql(self._hatches, using or own_database())
 
     def global_writes(self) -> GlobalWrites:
         """``with ctx.db.global_writes()``: SYSTEM's rows may be written, also ``async with``.

@@ -10,7 +10,14 @@ from django.contrib.auth.models import User
 from django.db import connections, router, transaction
 from pytest_django import Settings
 
-from kumiko_django import dispatch, pending_count, system_scope, tenant_scope
+from kumiko_django import (
+    JobDefinition,
+    dispatch,
+    pending_count,
+    registry,
+    system_scope,
+    tenant_scope,
+)
 from kumiko_django.exceptions import ScopeError, SettingsError
 from kumiko_django.handlers import write
 from kumiko_django.handlers.definition import HandlerDefinition
@@ -234,6 +241,26 @@ def test_work_waits_for_the_transaction_of_the_tenants_database() -> None:
             transaction.set_rollback(True)
         assert pending_count() == 1
     drain()
+
+
+@pytest.mark.django_db(databases=ALL, transaction=True)
+def test_sql_of_a_jobs_own_goes_to_the_tenants_database() -> None:
+    """B150: unless it names another one."""
+    seen: list[tuple[str, str]] = []
+
+    def looks(payload: Any, ctx: Any) -> None:
+        with ctx.db.unsafe_raw() as own, ctx.db.unsafe_raw("default") as named:
+            seen.append((own.db.alias, named.db.alias))
+
+    definition = JobDefinition(
+        looks, app_label="testapp", name="looks", escape_hatches={"unsafe_raw": "a report"}
+    )
+    with registry.isolated():
+        registry.register(definition)
+        for tenant in ("acme", "globex"):
+            dispatch(definition, tenant_id=tenant)
+        drain()
+    assert sorted(seen) == [("default", "default"), (EU, "default")]
 
 
 class _Broken(Exception):

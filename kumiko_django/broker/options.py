@@ -8,7 +8,13 @@ from typing import Any, Final
 
 from kumiko_django.conf import get_settings
 from kumiko_django.definitions.job import JobDefinition
-from kumiko_django.definitions.options import LOW_PRIORITY, MAX_PRIORITY, Backoff, Priority
+from kumiko_django.definitions.options import (
+    LOW_PRIORITY,
+    MAX_PRIORITY,
+    Backoff,
+    Priority,
+    is_number,
+)
 
 STACK_TRACES_KEPT: Final = 1
 """BullMQ would keep all, without limit (bullmq-python 1.19); the history has them."""
@@ -128,4 +134,5 @@ def _stored_backoff(stored: Any) -> Backoff | None:
 
 
 def _number(value: Any) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    """A number that can be reckoned with: JSON of other producers has NaN and 400 digits, too."""
+    return value if is_number(value) else None

@@ -24,7 +24,7 @@ from kumiko_django.definitions.fan_out import spread_of
 from kumiko_django.definitions.job import JobDefinition
 from kumiko_django.definitions.options import Priority
 from kumiko_django.dispatching import observed, skips
-from kumiko_django.history.queries import ended_jobs
+from kumiko_django.history.queries import ended_children
 from kumiko_django.types.jsonable import JSON
 
 CHUNK_CHILDREN: Final = 500
@@ -167,5 +167,12 @@ def _already_there(fan_out: FanOut, job_ids: Sequence[str]) -> set[str]:
     lane = fan_out.definition.lane
     there = producer.known_ids(lane, job_ids)
     if fan_out.is_repeated:
-        there |= ended_jobs(lane, job_ids, fan_out.wrapper_queued_at - _CLOCKS_DIFFER)
+        queued_at = fan_out.wrapper_queued_at
+        there |= ended_children(
+            lane,
+            job_ids,
+            queued_at - _CLOCKS_DIFFER,
+            wrapper_id=fan_out.wrapper_id,
+            queued_at=queued_at,
+        )
     return there

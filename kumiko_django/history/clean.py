@@ -27,6 +27,11 @@ def clean_text(text: str, limit: int | None = None) -> str:
     return text if limit is None else text[:limit]
 
 
+def is_altered(text: str, column: str) -> bool:
+    """Whether the text of a column may be another than the one that was to be stored there."""
+    return _REPLACEMENT in text or len(text) >= column_limits()[column]
+
+
 def clean_row(values: Mapping[str, Any]) -> dict[str, Any]:
     """Column values with unstorable characters replaced and texts cut to their column's width."""
     limits = column_limits()

@@ -89,11 +89,30 @@ def search(runs: QuerySet[JobRun], text: str) -> QuerySet[JobRun]:
     return runs.filter(match)
 
 
-def ended_jobs(lane: str, job_ids: Sequence[str], since: dt.datetime) -> set[str]:
-    """Which of these jobs of a lane have ended on record, of those queued after ``since``."""
+def ended_children(
+    lane: str,
+    job_ids: Sequence[str],
+    since: dt.datetime,
+    *,
+    wrapper_id: str,
+    queued_at: dt.datetime,
+) -> set[str]:
+    """Which of these jobs of a lane have ended on record, of those queued after ``since``.
+
+    Not those of an earlier wrapper with the same id, whose children had the same ids, too: a boot
+    job that was made to run again.
+
+    Args:
+        lane: Their lane.
+        job_ids: Their ids.
+        since: An aware time.
+        wrapper_id: The id of the job that makes them.
+        queued_at: When that was queued.
+    """
+    earlier = JobRun.objects.filter(queue_job_id=wrapper_id).exclude(queue_created_at=queued_at)
     runs = JobRun.objects.filter(
         lane=lane, queue_job_id__in=job_ids, enqueued_at__gte=since, final=True
-    )
+    ).exclude(parent__in=earlier.order_by().values("id"))
     return set(runs.values_list("queue_job_id", flat=True))
 
 

@@ -58,11 +58,8 @@ def _own(runs: JobRunQuerySet, start: RunStarted | None) -> JobRunQuerySet:
     """Of this job. The id comes out of the job's data, where another client may have put it."""
     if start is None:
         return runs
-    return runs.filter(
-        lane=start.lane,
-        queue_job_id=start.queue_job_id,
-        queue_created_at=start.queue_created_at,
-    )
+    same_job = {"lane": start.lane, "queue_job_id": start.queue_job_id}
+    return runs.filter(queue_created_at=start.queue_created_at, **clean_row(same_job))
 
 
 def _resume(runs: JobRunQuerySet, start: RunStarted | None) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -28,7 +29,7 @@ from kumiko_django.history.lost import (
 )
 from kumiko_django.history.models import JobRun, JobRunLog, RunStatus
 from kumiko_django.history.record import END_FIELDS, START_FIELDS, decode, encode, row_of
-from kumiko_django.history.turns import apply_turn
+from kumiko_django.history.turns import Insert, apply_turn
 from kumiko_django.history.visible import seen_in, shows_something, write_visible
 from kumiko_django.types.jsonable import JSON
 
@@ -37,6 +38,9 @@ logger = logging.getLogger("kumiko_django.history")
 T = TypeVar("T")
 Result = bool | Exception
 """Whether the end of a run stands in the record, or why it could not be written."""
+Inserted = list[tuple[JobRun, int]]
+"""Rows that were put on record, each with how many lost runs its job has had. These are looked for
+last: a run whose end is in the same batch must not stand on running, or deferred, by then."""
 
 _TRIES = 5
 
@@ -70,16 +74,18 @@ def _write_together(alias: str, batch: Batch) -> dict[UUID, Result]:
             rows = [_row(start, batch.end_of(run_id)) for run_id, start in batch.starts.items()]
             JobRun.objects.using(alias).bulk_create(rows, batch_size=CHUNK)
             result = dict.fromkeys(batch.starts.keys() & batch.ends.keys(), True)
-        # Ends before what is lost: a run that has ended here must not stand on running when the
-        # next one of its job, in the same batch, looks for those that do.
+        inserted: Inserted = []
+        insert = partial(_insert_one, inserted)
         for run_id, ended in batch.ends.items():
             if run_id not in result:
-                result[run_id] = _end_one(alias, ended)
+                result[run_id] = _end_one(alias, ended, insert)
         for turn in batch.turns:
-            turn.result = apply_turn(alias, turn, _insert_one)
+            turn.result = apply_turn(alias, turn, insert)
         for run_id, start in batch.starts.items():
-            if start.start > 1 or start.losses:
-                see_to_lost(alias, _row(start, batch.end_of(run_id)), start.losses)
+            inserted.append((_row(start, batch.end_of(run_id)), start.losses))
+        for row, losses in inserted:
+            if row.start > 1 or losses:
+                see_to_lost(alias, row, losses)
         for run_id, value in batch.progress.items():
             _update_progress(alias, run_id, value)
         _insert_logs(alias, batch.log_lines())
@@ -112,17 +118,21 @@ def _write_rows(alias: str, batch: Batch) -> dict[UUID, Result]:
 
 def _write_apart(alias: str, batch: Batch) -> dict[UUID, Result]:
     result: dict[UUID, Result] = {}
+    inserted: Inserted = []
+    insert = partial(_insert_one, inserted)
     with transaction.atomic(using=alias):
         for run_id, ended in batch.ends.items():
             if run_id not in batch.starts:
-                result[run_id] = _alone(alias, lambda: _end_one(alias, ended))  # noqa: B023
+                result[run_id] = _alone(alias, lambda: _end_one(alias, ended, insert))  # noqa: B023
         for run_id, start in batch.starts.items():
             end = batch.end_of(run_id)
-            written = _alone(alias, lambda: _insert_one(alias, start, end))  # noqa: B023
+            written = _alone(alias, lambda: insert(alias, start, end))  # noqa: B023
             if end is not None:
                 result[run_id] = written
         for turn in batch.turns:
-            turn.result = _alone(alias, lambda: apply_turn(alias, turn, _insert_one))  # noqa: B023
+            turn.result = _alone(alias, lambda: apply_turn(alias, turn, insert))  # noqa: B023
+        for row, losses in inserted:
+            _alone(alias, lambda: see_to_lost(alias, row, losses))  # noqa: B023
         for run_id, value in batch.progress.items():
             _alone(alias, lambda: _update_progress(alias, run_id, value))  # noqa: B023
         for entry in batch.log_lines():
@@ -156,17 +166,17 @@ def _row(start: RunStarted, ended: RunEnded | None) -> JobRun:
     return JobRun(id=start.run_id, **clean_row(values))
 
 
-def _end_one(alias: str, ended: Ended) -> bool:
+def _end_one(alias: str, ended: Ended, insert: Insert) -> bool:
     """The end of a run whose start has been written, or should have been: then the whole of it."""
     if _update_ended(alias, ended.event):
         return True
     if not ended.record or JobRun.objects.using(alias).filter(id=ended.event.run_id).exists():
         return False
     start, event, _ = decode(ended.record)
-    return _insert_one(alias, start, event)
+    return insert(alias, start, event)
 
 
-def _insert_one(alias: str, start: RunStarted, ended: RunEnded | None) -> bool:
+def _insert_one(inserted: Inserted, alias: str, start: RunStarted, ended: RunEnded | None) -> bool:
     row = _row(start, ended)
     runs = JobRun.objects.using(alias)
     if runs.filter(id=row.id).exists():
@@ -195,7 +205,7 @@ def _insert_one(alias: str, start: RunStarted, ended: RunEnded | None) -> bool:
             row.reason = "record incomplete"
     else:
         raise last
-    see_to_lost(alias, row, start.losses)
+    inserted.append((row, start.losses))
     return True
 
 

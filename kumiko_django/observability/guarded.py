@@ -119,7 +119,7 @@ class GuardedSpan:
         if self._span is None:
             return None
         try:
-            return self._span.context
+            return _checked(self._span.context)
         except Exception as error:  # noqa: BLE001  (told once)
             self._faults.note(error)
             return None
@@ -170,7 +170,14 @@ class GuardedTracer:
     def current(self) -> TraceParent | None:
         """The span in whose block the caller is, if any."""
         try:
-            return self._tracer.current()
+            return _checked(self._tracer.current())
         except Exception as error:  # noqa: BLE001  (told once)
             self.faults.note(error)
             return None
+
+
+def _checked(place: TraceParent | None) -> TraceParent | None:
+    """What a tracer gives for a place in a trace, if it is one: it goes into jobs and records."""
+    if place is None or isinstance(place, TraceParent):
+        return place
+    raise TypeError(f"a TraceParent or None is needed, not {type(place).__name__}")

@@ -39,7 +39,8 @@ class Span(Protocol):
 class Tracer(Protocol):
     """What ``TRACER`` has to be.
 
-    What it raises is logged once and changes nothing else.
+    Called from any thread and from the event loop: it must not block. What it raises is logged once
+    and changes nothing else, and so is what it gives for a place in a trace that is none.
     """
 
     def span(

@@ -211,7 +211,7 @@ async def _guarded(call: _Call, thread: _RunThread) -> Ending:
     async with thread:
         try:
             await call.ctx._facets.aactivate_time_zone()
-            return Returned(await call.on_loop())
+            return _checked(await call.on_loop(), "await it")
         except BaseException as error:  # noqa: BLE001  (bullmq-python 1.3: CancelledError, too)
             return Raised(error)
 
@@ -231,18 +231,20 @@ def _wake(waiter: asyncio.Future[None]) -> None:
         waiter.set_result(None)
 
 
-def _checked(value: Any) -> Returned:
-    """What a sync handler returned, unless it is work that nobody would do.
+def _checked(value: Any, fix: str = "write it as async def") -> Returned:
+    """What a handler returned, unless it is work that nobody would do.
 
-    A plain function around an async one gives a coroutine; recorded as completed, the job would
-    silently never run.
+    A plain function around an async one gives a coroutine, and so does an async one that forgets an
+    ``await``; recorded as completed, the job would silently never run.
     """
-    if not inspect.iscoroutine(value):
-        return Returned(value)
-    value.close()
-    raise Unrecoverable(
-        "the handler returned a coroutine, which nothing awaits; write it as async def"
-    )
+    if inspect.iscoroutine(value):
+        value.close()
+        raise Unrecoverable(f"the handler returned a coroutine, which nothing awaits; {fix}")
+    if inspect.isgenerator(value) or inspect.isasyncgen(value):
+        raise Unrecoverable(
+            "the handler returned a generator, which nothing iterates; do its work, and return"
+        )
+    return Returned(value)
 
 
 class _RunThread(ThreadSensitiveContext):

@@ -111,7 +111,8 @@ def _fingerprint(error: BaseException, job_name: str) -> str:
         place = f"{last.filename.rsplit('/', 2)[-1]}:{last.name}"
     kind = f"{type(error).__module__}.{type(error).__qualname__}"
     raw = f"{job_name}|{kind}|{place}"
-    return hashlib.sha1(raw.encode(), usedforsecurity=False).hexdigest()
+    # A path that is no UTF-8 comes with lone surrogates.
+    return hashlib.sha1(raw.encode("utf-8", "replace"), usedforsecurity=False).hexdigest()
 
 
 @lru_cache(maxsize=1)

@@ -17,6 +17,7 @@ from django.db import router
 from kumiko_django.broker.producer import known_ids
 from kumiko_django.broker.records import stored_records
 from kumiko_django.definitions.options import LANES, Lane
+from kumiko_django.history.clean import is_altered
 from kumiko_django.history.models import JobRun, RunStatus
 from kumiko_django.history.turns import DEPARTED
 
@@ -83,10 +84,14 @@ def _end(lane: Lane, now: dt.datetime, rows: Sequence[JobRun]) -> int:
 
     A job that has ended since the rows were read may be gone, too. Then its record stands beside
     the queue, from the same step on, until the history has it: so that is looked at second, and the
-    row ends only if it is deferred still.
+    row ends only if it is deferred still. Of ids that no column holds nothing can be asked.
     """
     there = known_ids(lane, [row.queue_job_id for row in rows])
-    gone = [row for row in rows if row.queue_job_id not in there]
+    gone = [
+        row
+        for row in rows
+        if row.queue_job_id not in there and not is_altered(row.queue_job_id, "queue_job_id")
+    ]
     if not gone:
         return 0
     unwritten = {field.rsplit("/", 2)[0] for portion in stored_records(lane) for field in portion}

@@ -187,16 +187,28 @@ end
 
 local function may_be_withdrawn(ref)
   if not is_live(ref) or call("EXISTS", key_of(ref) .. ":lock") == 1 then return false end
+  -- A child of another client's flow: nobody would tell its parent, which would wait for ever.
+  if call("HEXISTS", key_of(ref), "parentKey") == 1 then return false end
   local queue, id = parts_of(ref)
   return call("ZSCORE", queue .. "delayed", id) or call("ZSCORE", queue .. "prioritized", id)
     -- Without a lock and active: its worker is lost, and it comes back.
     or not call("LPOS", queue .. "active", id, "MAXLEN", 1000)
 end
 
+-- Another client's deduplication, as the package's own removal ends it: nothing is added under its
+-- id while the job that holds it does not end. (Newer clients see that it is gone.)
+local function end_deduplication(queue, id)
+  local named = call("HGET", queue .. id, "deid")
+  if named and call("GET", queue .. "de:" .. named) == id then
+    call("DEL", queue .. "de:" .. named, queue .. "dn:" .. named)
+  end
+end
+
 -- Removes a job that does not run.
 local function withdraw(ref)
   local queue, id = parts_of(ref)
   local job = queue .. id
+  end_deduplication(queue, id)
   if call("ZREM", queue .. "delayed", id) == 1 or call("ZREM", queue .. "prioritized", id) == 1
       or taken_out(queue .. "wait", id) then
     call("DEL", job, job .. ":logs", job .. ":dependencies", job .. ":processed", job .. ":failed",

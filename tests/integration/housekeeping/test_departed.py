@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import threading
 from typing import Any
 
 import pytest
@@ -19,10 +20,12 @@ from tests.helpers.fixtures import QueueStateFactory
 from tests.helpers.queues import QueueState
 from tests.helpers.waiting import wait_until
 from tests.integration.worker.conftest import define, host
-from tests.integration.worker.host_thread import Define, StartHost, ended_run
+from tests.integration.worker.host_thread import Define, StartHost, add_raw, ended_run
 
 __all__ = ["define", "host"]
 pytestmark = pytest.mark.django_db(transaction=True)
+
+GOOD = {"_tenantId": "acme"}
 
 
 def go_on() -> bool:
@@ -95,6 +98,34 @@ def test_one_that_has_ended_and_is_not_on_record_yet(
     assert look() == 0
     queue.client.delete(kept)
     assert look() == 1
+
+
+@pytest.mark.parametrize("job_id", ["x" * 300, "nul\0nul"])
+def test_one_whose_id_no_column_holds_is_left_alone(
+    job_id: str, define: Define, host: StartHost, redis_url: str, queue_prefix: str
+) -> None:
+    """Another client's: what stands in the row is not the id by which the queue knows the job."""
+    calls: list[str] = []
+    go = threading.Event()
+
+    def waits(payload: Any, ctx: JobContext) -> Any:
+        calls.append(ctx.job_id)
+        return ctx.defer(3600) if len(calls) == 1 else go.wait(20)
+
+    define(waits, name="waits")
+    worker = host("worker")
+    options = {"jobId": job_id}
+    add_raw(redis_url, f"{queue_prefix}-worker", [("testapp:job:waits", GOOD, options)])
+    wait_until(lambda: JobRun.objects.filter(status="deferred").exists(), description="deferred")
+    worker.stop()
+    assert look() == 0
+    asyncio.run(hasten("worker", later=True))
+    host("worker")
+    try:
+        wait_until(lambda: JobRun.objects.get().status == "running", description="it goes on")
+    finally:
+        go.set()
+    wait_until(lambda: JobRun.objects.get().status == "completed", description="it has ended")
 
 
 def test_one_that_goes_on_after_all_tells_how_it_ended(

@@ -280,6 +280,30 @@ def test_reset_of_one_for_every_tenant(
     assert ended_runs(child, 2)[-1].status == "completed"
 
 
+def test_reset_is_for_every_tenant_though_the_wrapper_is_tried_again(
+    host: StartHost, define: Define, tenants: tuple[str, ...], settings: Settings
+) -> None:
+    """P39, P41: what is on record of the time before the reset is no reason to leave a tenant out,
+    however short that is ago."""
+    calls: list[int] = []
+
+    def moody() -> tuple[str, ...]:
+        calls.append(1)
+        if len(calls) == fails_at:
+            raise ConnectionError("no tenants now")
+        return tenants
+
+    fails_at = 0
+    settings.KUMIKO = {**settings.KUMIKO, "TENANTS": moody}
+    seed = Seed(define, per_tenant=True, tenant="required")
+    start(host)
+    call_command("runjobs", "--reset", "testapp:job:seed")
+    fails_at = len(calls) + 1
+    start(host)
+    assert [run.status for run in ended_runs(BOOT_ID, 3)] == ["completed", "failed", "completed"]
+    assert sorted(ctx.tenant_id for ctx in seed.contexts) == sorted(tenants * 2)
+
+
 def test_reset_of_what_cannot_be_reset(
     define: Define, queue_state: QueueStateFactory, queue_prefix: str
 ) -> None:

@@ -77,6 +77,24 @@ def test_a_result_that_json_does_not_have_fails_nothing(
     assert queue_state("worker").completed == calls == [job_id]
 
 
+def add_flow(
+    redis_url: str, queue: str, parent: str, child: str, options: list[dict[str, Any]]
+) -> None:
+    """Add a parent with a child for each of these options, as another client does."""
+    children = [
+        {"name": child, "queueName": queue, "data": {"key": str(n)}, "opts": {**RETENTION, **each}}
+        for n, each in enumerate(options)
+    ]
+
+    async def add() -> None:
+        producer = FlowProducer({"connection": redis_url})
+        flow = {"name": parent, "queueName": queue, "data": {}, "opts": RETENTION}
+        await producer.add({**flow, "children": children})
+        await producer.close()
+
+    asyncio.run(add())
+
+
 def test_a_parent_that_cannot_be_completed_fails_once(
     host: StartHost, define: Define, queue_prefix: str, redis_url: str
 ) -> None:
@@ -92,20 +110,8 @@ def test_a_parent_that_cannot_be_completed_fails_once(
 
     child = define(fails, name="child", tenant="system").qualified_name
     name = define(parent, name="parent", tenant="system").qualified_name
-    queue = f"{queue_prefix}-worker"
     options = [{"attempts": 1, "continueParentOnFailure": True}, {"delay": 60_000}]
-    children = [
-        {"name": child, "queueName": queue, "data": {}, "opts": {**RETENTION, **each}}
-        for each in options
-    ]
-
-    async def add_flow() -> None:
-        producer = FlowProducer({"connection": redis_url})
-        flow = {"name": name, "queueName": queue, "data": {}, "opts": RETENTION}
-        await producer.add({**flow, "children": children})
-        await producer.close()
-
-    asyncio.run(add_flow())
+    add_flow(redis_url, f"{queue_prefix}-worker", name, child, options)
     host("worker")
 
     def ended() -> JobRun | None:
@@ -114,6 +120,53 @@ def test_a_parent_that_cannot_be_completed_fails_once(
     run = found(wait_until(ended, description="the parent has ended"))
     assert (run.status, run.final, run.error) == ("failed", True, BARRED)
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    "mode", [{"concurrency": "replace"}, {"concurrency": "debounce", "debounce": 0.2}]
+)
+def test_a_child_of_a_flow_is_not_withdrawn(
+    mode: dict[str, Any], host: StartHost, define: Define, queue_prefix: str, redis_url: str
+) -> None:
+    """B051, P06: it would be gone without a word to its parent, which would wait for ever."""
+    calls: list[str] = []
+
+    def child(payload: dict[str, Any], ctx: JobContext) -> Any:
+        calls.append(payload["key"])
+        may_defer = mode["concurrency"] == "replace" and calls.count(payload["key"]) == 1
+        return ctx.defer(0.3) if may_defer else None
+
+    def parent(payload: dict[str, Any], ctx: JobContext) -> None:
+        calls.append("parent")
+
+    names = {
+        handler: define(handler, tenant="system", **options).qualified_name
+        for handler, options in ((child, mode), (parent, {}))
+    }
+    add_flow(redis_url, f"{queue_prefix}-worker", names[parent], names[child], [{}, {}])
+    host("worker", concurrency=1)
+    wait_until(lambda: "parent" in calls, description="the parent has run")
+    assert sorted(set(calls)) == ["0", "1", "parent"]
+
+
+def test_a_job_that_is_withdrawn_holds_no_deduplication(
+    host: StartHost,
+    define: Define,
+    queue_prefix: str,
+    redis_url: str,
+    queue_state: QueueStateFactory,
+) -> None:
+    """B051: another client's; older ones would add nothing under its id any more."""
+    define(lambda payload, ctx: ctx.defer(3600), name="waits", concurrency="replace")
+    name, data, state = "testapp:job:waits", {"_tenantId": "acme"}, queue_state()
+    worker = host("worker")
+    options = {"deduplication": {"id": "one"}}
+    (first,) = add_raw(redis_url, f"{queue_prefix}-worker", [(name, data, options)])
+    ended_run(first)
+    worker.stop()
+    assert state.client.get(state.key("de:one")) == first
+    assert dispatch(name, tenant_id="acme").status == "replaced"
+    assert not state.client.exists(state.key("de:one"))
 
 
 def test_a_fault_of_the_next_job_is_not_that_of_the_one_before(

@@ -149,6 +149,19 @@ def test_what_is_no_backoff_is_replaced(backoff: Any) -> None:
     assert retry_delay_ms(backoff, 2, FALLBACK) == 7000
 
 
+@pytest.mark.parametrize(
+    "number",
+    [float("nan"), float("inf"), -float("inf"), 10**400],
+    ids=["nan", "inf", "-inf", "big"],
+)
+@pytest.mark.parametrize("name", ["delay", "jitter", "maxDelay"])
+def test_numbers_that_nobody_can_reckon_with_are_left_out(name: str, number: float) -> None:
+    """bullmq-python 1.11, 1.13: JSON of other producers may have them. An error here would leave
+    the failed job unsettled: it would run again, and again."""
+    backoff = {"type": "fixed", "delay": 500, name: number}
+    assert retry_delay_ms(backoff, 2, FALLBACK) == (7000 if name == "delay" else 500)
+
+
 def test_no_pause_is_longer_than_the_queue_can_order() -> None:
     """P36: attempt 5000 of an exponential backoff is a number too."""
     for backoff in ({"type": "exponential", "delay": 1000}, {"type": "fixed", "delay": 3e11}):

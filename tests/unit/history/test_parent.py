@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from kumiko_django.history.models import JobRun
-from kumiko_django.history.queries import ended_jobs
+from kumiko_django.history.queries import ended_children
 from kumiko_django.history.record import decode, encode
 from kumiko_django.history.writer import write
 from tests.unit.history.events import CREATED, batch, ended, started
@@ -38,15 +38,26 @@ def test_the_parent_is_on_record_of_lost_runs_too() -> None:
     assert [(run.status, run.parent) for run in runs] == [("lost", parent), ("running", parent)]
 
 
-def test_which_jobs_have_ended() -> None:
+def test_which_children_have_ended() -> None:
     """P41: final runs only, of this lane, and not those of an older job of the same id."""
-    final, again, running = started("final"), started("again"), started("running")
-    old = started("old", enqueued_at=CREATED.replace(year=2020))
-    other_lane = started("other-lane", lane="api")
-    ends = (
-        ended(final.run_id), ended(again.run_id, status="failed", final=False),
-        ended(old.run_id), ended(other_lane.run_id),
-    )  # fmt: skip
-    write("default", batch(final, again, running, old, other_lane, ends=ends))
-    ids = ["final", "again", "running", "old", "other-lane", "unknown"]
-    assert ended_jobs("worker", ids, CREATED) == {"final"}
+    earlier = started("wrapper", queue_created_at=CREATED.replace(second=1))
+    this = started("wrapper", queue_created_at=CREATED)
+    children = {
+        "final": started("final", parent=this.run_id),
+        "unnamed": started("unnamed"),
+        "unknown-parent": started("unknown-parent", parent=uuid4()),
+        "again": started("again", parent=this.run_id),
+        "earlier": started("earlier", parent=earlier.run_id),
+        "old": started("old", enqueued_at=CREATED.replace(year=2020)),
+        "other-lane": started("other-lane", lane="api"),
+    }
+    ends = [
+        ended(child.run_id, **{"again": {"status": "failed", "final": False}}.get(name, {}))
+        for name, child in children.items()
+    ]
+    running = started("running")
+    write("default", batch(earlier, this, running, *children.values(), ends=tuple(ends)))
+    found = ended_children(
+        "worker", [*children, "running", "nobody"], CREATED, wrapper_id="wrapper", queued_at=CREATED
+    )
+    assert found == {"final", "unnamed", "unknown-parent"}

@@ -12,6 +12,7 @@ import pytest
 from django.db import DEFAULT_DB_ALIAS
 from django.utils import timezone
 
+from kumiko_django.history import writer
 from kumiko_django.history.batch import Batch, Ended
 from kumiko_django.history.events import RunEnded, RunStarted
 from kumiko_django.history.models import JobRun
@@ -158,6 +159,22 @@ def test_the_next_run_closes_one_that_went_on_and_died() -> None:
         ("running", 3),
     ]
     assert run.row().resume_at is None
+
+
+@pytest.mark.parametrize("way", [writer.write, writer._write_apart])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_the_next_run_does_not_take_one_for_lost_that_has_failed(way: Any, is_there: bool) -> None:
+    """P77: the same batch has its end, as its job's next run has found it beside the queue; also
+    where something stands in the way of writing all at once."""
+    run = History(status="failed", final=False)
+    if is_there:
+        put(run.batch(*run.events()[:4]))
+    batch = run.batch(run.ends[-1])
+    batch.add_start(started(start=4, attempt=2, max_attempts=2))
+    way(DEFAULT_DB_ALIAS, batch)
+    assert run.row().status == "failed"
+    assert batch.turns[0].result is True
+    assert JobRun.objects.filter(status="running").count() == 1
 
 
 def test_a_run_of_another_job_is_not_touched() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from kumiko_django.observability import names
 from kumiko_django.observability.guarded import GuardedMeter, GuardedTracer
 from kumiko_django.observability.memory import InMemoryMeter
+from kumiko_django.types.trace import TraceParent
 
 pytestmark = pytest.mark.once
 
@@ -96,6 +98,44 @@ def test_what_the_block_raises_is_what_leaves_it(step: str, error: BaseException
     with pytest.raises(type(error)) as caught, tracer.span("s"):
         raise error
     assert caught.value is error
+
+
+class Garbage:
+    """A tracer that gives what no tracer should: text, say, where ids are asked for."""
+
+    def __init__(self, value: Any) -> None:
+        self.context = value
+
+    def span(self, name: str, **options: Any) -> Any:
+        return self
+
+    def current(self) -> Any:
+        return self.context
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("value", ["00-a-b-01", 5, ("a" * 32, "b" * 16), object(), TraceParent])
+def test_what_is_no_place_in_a_trace_is_none(value: Any) -> None:
+    """B210, P24: it would fail dispatches, and end runs without a record."""
+    tracer = GuardedTracer(Garbage(value))
+    with tracer.span("s") as span:
+        assert span.context is None
+    assert tracer.current() is None
+    assert tracer.faults.count == 2
+
+
+@pytest.mark.parametrize("block", ["s", object()])
+def test_what_is_no_block_is_no_span(block: Any) -> None:
+    tracer = GuardedTracer(SimpleNamespace(span=lambda *_, **__: block, current=lambda: None))
+    with tracer.span("s") as span:
+        assert span.context is None
+        span.set_attribute("a", 1)
+    assert tracer.faults.count == 1
 
 
 class Passing:

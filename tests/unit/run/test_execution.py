@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextvars import copy_context as new_context
 from typing import Any, cast
 
@@ -80,6 +80,44 @@ async def test_a_coroutine_that_a_plain_function_returns_is_a_failure(executor: 
     assert isinstance(ending, Raised)
     assert isinstance(ending.error, Unrecoverable)
     assert "write it as async def" in str(ending.error)
+    assert begun == []
+
+
+async def test_work_that_a_handler_returns_undone_is_a_failure(executor: Executor) -> None:
+    """The same for an ``await`` that was forgotten, and for generators behind plain functions."""
+    begun: list[str] = []
+
+    async def inner() -> None:
+        begun.append("inner")
+
+    def generator() -> Iterator[None]:
+        begun.append("generator")
+        yield
+
+    async def agenerator() -> AsyncIterator[None]:
+        begun.append("agenerator")
+        yield
+
+    def plain(work: Any) -> Any:
+        return lambda payload, ctx: work()
+
+    def on_loop(work: Any) -> Any:
+        async def handler(payload: Any, ctx: JobContext) -> Any:
+            return work()
+
+        return handler
+
+    cases = [(on_loop(inner), "await it")]
+    cases += [
+        (made(work), "generator, which nothing iterates")
+        for made in (plain, on_loop)
+        for work in (generator, agenerator)
+    ]
+    for handler, message in cases:
+        ending = await executor.execute(definition(handler), {}, CTX, new_context())
+        assert isinstance(ending, Raised), handler
+        assert isinstance(ending.error, Unrecoverable)
+        assert message in str(ending.error)
     assert begun == []
 
 

@@ -178,3 +178,12 @@ def test_the_fingerprint_groups_by_kind_place_and_job() -> None:
         failed(error, delivery()).fingerprint
         != failed(error, delivery(job_name="testapp:job:other")).fingerprint
     )
+
+
+def test_a_path_that_is_no_utf_8_hides_no_failure() -> None:
+    """bullmq-python 1.11: an error here would leave the failed job unsettled."""
+    scope: dict[str, Any] = {}
+    exec(compile("def fails(): raise ValueError('x')", "/srv/jobs\udce9.py", "exec"), scope)  # noqa: S102
+    outcome = outcome_of(scope["fails"])
+    assert outcome.error == "ValueError: x"
+    assert len(outcome.fingerprint) == 40

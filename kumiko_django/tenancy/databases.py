@@ -62,6 +62,8 @@ def awaited_database() -> str:
     Raises:
         SettingsError: As :func:`database_of`.
     """
+    if tenant_database() is None:  # every dispatch asks
+        return DEFAULT_DB_ALIAS
     own = own_database()
     return own if connections[own].in_atomic_block else DEFAULT_DB_ALIAS
 

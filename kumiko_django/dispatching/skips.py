@@ -39,7 +39,7 @@ def report(
     definition: JobDefinition, jobs: Sequence[NewJob], decisions: Sequence[Decision]
 ) -> None:
     """Send ``job_skipped`` for what was not accepted."""
-    if not signals.job_skipped.has_listeners(definition):
+    if _all_queued(decisions) or not signals.job_skipped.has_listeners(definition):
         return
     for skip in _skips(definition, jobs, decisions):
         signals.job_skipped.send_robust(sender=definition, run=skip.run, reason=skip.reason)
@@ -49,10 +49,15 @@ async def areport(
     definition: JobDefinition, jobs: Sequence[NewJob], decisions: Sequence[Decision]
 ) -> None:
     """Do the same from async code."""
-    if not signals.job_skipped.has_listeners(definition):
+    if _all_queued(decisions) or not signals.job_skipped.has_listeners(definition):
         return
     for skip in _skips(definition, jobs, decisions):
         await signals.job_skipped.asend_robust(sender=definition, run=skip.run, reason=skip.reason)
+
+
+def _all_queued(decisions: Sequence[Decision]) -> bool:
+    """Whether there is nothing to tell, as after nearly every dispatch; Django is asked else."""
+    return all(made.status == "queued" for made in decisions)
 
 
 def record(

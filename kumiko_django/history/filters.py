@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -89,6 +89,44 @@ class JobFilter(ColumnFilter):
         if chosen := self.value():
             names.add(chosen)
         return [(name, name) for name in sorted(names)]
+
+
+class DeclaringJobFilter(JobFilter):
+    """By job, of those whose definitions have an ``option``, and the chosen one."""
+
+    option: ClassVar[str]
+
+    def lookups(
+        self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]
+    ) -> list[tuple[str, str]]:
+        """Their names."""
+        names = {each.qualified_name for each in registry.all() if getattr(each, self.option)}
+        if chosen := self.value():
+            names.add(chosen)
+        return [(name, name) for name in sorted(names)]
+
+
+class YesNoFilter(admin.SimpleListFilter):
+    """Rows of which ``condition`` holds, or does not."""
+
+    labels: ClassVar[dict[str, Any]]
+    """What ``yes`` and ``no`` are called, in the order in which they are shown."""
+    condition: ClassVar[Q]
+
+    def lookups(
+        self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]
+    ) -> list[tuple[str, Any]]:
+        """Both."""
+        return list(self.labels.items())
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """The rows of which it does, or does not."""
+        value = self.value()
+        if value is None:
+            return queryset
+        if value not in self.labels:
+            raise IncorrectLookupParameters(f"{self.parameter_name}={value!r}")
+        return queryset.filter(self.condition if value == "yes" else ~self.condition)
 
 
 class StartedFilter(admin.SimpleListFilter):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from django.contrib import admin
-from django.contrib.admin.options import IncorrectLookupParameters
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
@@ -17,10 +16,14 @@ from django.utils.translation import gettext, gettext_lazy
 from django.utils.translation import gettext_lazy as _
 
 from kumiko_django.audit.models import EscapeHatchUse, HatchKind
-from kumiko_django.definitions.registry import registry
 from kumiko_django.history import display
 from kumiko_django.history.changelist import KeyedList
-from kumiko_django.history.filters import ColumnFilter, JobFilter, TenantFilter
+from kumiko_django.history.filters import (
+    ColumnFilter,
+    DeclaringJobFilter,
+    TenantFilter,
+    YesNoFilter,
+)
 from kumiko_django.history.seen_by import TenantBound
 
 
@@ -37,39 +40,22 @@ class HatchKindFilter(ColumnFilter):
         return [(kind.value, str(kind.label)) for kind in HatchKind]
 
 
-class RefusedFilter(admin.SimpleListFilter):
+class RefusedFilter(YesNoFilter):
     """By whether it was refused."""
 
     title = gettext_lazy("refused")
     parameter_name = "refused"
-
-    def lookups(
-        self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]
-    ) -> list[tuple[str, Any]]:
-        """Both."""
-        return [("yes", gettext_lazy("Refused")), ("no", gettext_lazy("Used"))]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Those that were, or were not."""
-        value = self.value()
-        if value is None:
-            return queryset
-        if value not in ("yes", "no"):
-            raise IncorrectLookupParameters(f"{self.parameter_name}={value!r}")
-        return queryset.filter(refused=value == "yes")
+    labels: ClassVar[dict[str, Any]] = {
+        "yes": gettext_lazy("Refused"),
+        "no": gettext_lazy("Used"),
+    }
+    condition = Q(refused=True)
 
 
-class HatchJobFilter(JobFilter):
-    """By job, of those that have a grant here, and the chosen one."""
+class HatchJobFilter(DeclaringJobFilter):
+    """By job, of those that have a grant; of others a record's own page has a link."""
 
-    def lookups(
-        self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]
-    ) -> list[tuple[str, str]]:
-        """Their names; of others, which were refused something, a record's own page has a link."""
-        names = {each.qualified_name for each in registry.all() if each.escape_hatches}
-        if chosen := self.value():
-            names.add(chosen)
-        return [(name, name) for name in sorted(names)]
+    option = "escape_hatches"
 
 
 _FILTERS = (RefusedFilter, HatchKindFilter, TenantFilter, HatchJobFilter)

@@ -8,14 +8,12 @@ from itertools import islice, product
 from typing import Any, ClassVar, Final
 
 from django.contrib import admin
-from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy
 
-from kumiko_django.definitions.registry import registry
-from kumiko_django.history.filters import ColumnFilter, JobFilter
+from kumiko_django.history.filters import ColumnFilter, DeclaringJobFilter, YesNoFilter
 from kumiko_django.types.visible import VERSION, SubjectError, subject_of
 
 _MOST_KEYS: Final = 64
@@ -64,48 +62,25 @@ class SubjectFilter(ColumnFilter):
         return self.value() or ""
 
 
-class ResolvedFilter(admin.SimpleListFilter):
+class ResolvedFilter(YesNoFilter):
     """By whether a later run has succeeded."""
 
     title = gettext_lazy("resolved")
     parameter_name = "resolved"
-
-    def lookups(
-        self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]
-    ) -> list[tuple[str, Any]]:
-        """Both."""
-        return [("no", gettext_lazy("Not resolved")), ("yes", gettext_lazy("Resolved"))]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """The failures that are, or are not."""
-        value = self.value()
-        if value is None:
-            return queryset
-        if value not in ("yes", "no"):
-            raise IncorrectLookupParameters(f"{self.parameter_name}={value!r}")
-        return queryset.filter(resolved_at__isnull=value == "no")
+    labels: ClassVar[dict[str, Any]] = {
+        "no": gettext_lazy("Not resolved"),
+        "yes": gettext_lazy("Resolved"),
+    }
+    condition = Q(resolved_at__isnull=False)
 
 
-class _DeclaringJobFilter(JobFilter):
-    option: ClassVar[str]
-
-    def lookups(
-        self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]
-    ) -> list[tuple[str, str]]:
-        """Jobs that declare it here, and the chosen one."""
-        names = {each.qualified_name for each in registry.all() if getattr(each, self.option)}
-        if chosen := self.value():
-            names.add(chosen)
-        return [(name, name) for name in sorted(names)]
-
-
-class VisibleRunJobFilter(_DeclaringJobFilter):
+class VisibleRunJobFilter(DeclaringJobFilter):
     """By job, of those that declare a run to be seen."""
 
     option = "tenant_visible_run"
 
 
-class VisibleFailureJobFilter(_DeclaringJobFilter):
+class VisibleFailureJobFilter(DeclaringJobFilter):
     """By job, of those that declare a failure to be seen."""
 
     option = "tenant_visible_failure"
